@@ -1,0 +1,212 @@
+"""One field's value <-> bytes: both directions of each kind, side by side.
+
+A codec of a field of variable size gives its header items (extents, element type, orientation) and
+its payload; from the same two it gives the value back. It trusts neither: both may come from a
+stranger's file.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.store.errors import CodecError, ImageError
+from readers.store.schema import ITEM_DTYPES, Field
+
+Items = tuple[int, ...]
+
+AXIS_NAMES = ("height", "width", "channel")
+
+
+@dataclass(frozen=True, slots=True)
+class OriginalImage:
+    """An image as its own file's bytes, with what a reader needs to know before decoding.
+
+    Attributes:
+        data: The file's bytes.
+        size: (height, width, channel) of the pixels as they are read: upright, converted.
+        dtype: Element type as it is read, uint8 or uint16.
+        orientation: EXIF orientation that the reader applies, in [1, 8].
+    """
+
+    data: bytes
+    size: tuple[int, int, int]
+    dtype: str
+    orientation: int
+
+
+class Codec(Protocol):
+    """Turns one value of variable size into header items and a payload, and back."""
+
+    def item_names(self, field: Field) -> tuple[tuple[str, str], ...]:
+        """(name, dtype) of each header item, besides the end of the payload."""
+
+    def encode(self, field: Field, value: Any) -> tuple[Items, bytes | memoryview]:
+        """Header items and payload of a value. Raises CodecError."""
+
+    def decode(self, field: Field, items: Items, payload: memoryview) -> Any:
+        """The value, owning its memory. Raises CodecError or ImageError."""
+
+
+def free_axes(field: Field) -> tuple[tuple[str, int], ...]:
+    """(name, axis) of the axes whose extent differs between samples."""
+    names = AXIS_NAMES if field.kind == "image" else tuple(map(str, range(len(field.shape))))
+    return tuple((names[axis], axis) for axis, side in enumerate(field.shape) if side is None)
+
+
+class _Pixels:
+    """Images and arrays as their elements in C order."""
+
+    def item_names(self, field: Field) -> tuple[tuple[str, str], ...]:
+        dtype = (("dtype", "uint8"),) if field.dtype is None else ()
+        return tuple((name, "uint32") for name, _ in free_axes(field)) + dtype
+
+    def encode(self, field: Field, value: Any) -> tuple[Items, bytes | memoryview]:
+        array = fitting_array(field, value)
+        items = [array.shape[axis] for _, axis in free_axes(field)]
+        if field.dtype is None:
+            items.append(ITEM_DTYPES.index(array.dtype.name))
+        return tuple(items), array.reshape(-1).view(np.uint8).data
+
+    def decode(self, field: Field, items: Items, payload: memoryview) -> NDArray[Any]:
+        shape, dtype = list(field.shape), field.dtype
+        axes = free_axes(field)
+        for (_, axis), extent in zip(axes, items, strict=False):
+            shape[axis] = extent
+        if dtype is None:
+            if not 0 <= items[-1] < len(ITEM_DTYPES):
+                raise CodecError(f"element type {items[-1]}, expected [0, {len(ITEM_DTYPES)})")
+            dtype = ITEM_DTYPES[items[-1]]
+        need = math.prod(shape) * np.dtype(dtype).itemsize  # type: ignore[arg-type]
+        if need != len(payload):
+            raise CodecError(f"{len(payload)} bytes, expected {need} for {shape} of {dtype}")
+        return np.frombuffer(payload, little(dtype)).reshape(shape).copy()  # type: ignore[arg-type]
+
+
+class _Original:
+    """Images as their own files' bytes, decoded when they are read."""
+
+    def item_names(self, field: Field) -> tuple[tuple[str, str], ...]:
+        return (*_PIXELS.item_names(field), ("orientation", "uint8"))
+
+    def encode(self, field: Field, value: Any) -> tuple[Items, bytes | memoryview]:
+        if not isinstance(value, OriginalImage):
+            raise CodecError(f"expected an OriginalImage, found {type(value).__name__}")
+        _check_extents(field, value.size, value.dtype)
+        if not 1 <= value.orientation <= 8:
+            raise CodecError(f"orientation {value.orientation}, expected [1, 8]")
+        items = [value.size[axis] for _, axis in free_axes(field)]
+        if field.dtype is None:
+            items.append(ITEM_DTYPES.index(value.dtype))
+        return (*items, value.orientation), value.data
+
+    def decode(self, field: Field, items: Items, payload: memoryview) -> NDArray[Any]:
+        from readers.store.decode import decode_image, read_header
+
+        size = list(field.shape)
+        for (_, axis), extent in zip(free_axes(field), items, strict=False):
+            size[axis] = extent
+        # The record says how large the picture is, so a bomb behind it is refused undecoded.
+        header = read_header(payload, pixels_max=max(1, (size[0] or 0) * (size[1] or 0)))
+        pixels = decode_image(payload, field.mode or "rgb", header)
+        if list(pixels.shape) != size:
+            raise ImageError(f"decoded to {list(pixels.shape)}, expected {size}")
+        return pixels
+
+
+class _Text:
+    """Text as UTF-8; bytes that are no UTF-8 (names of files) survive as surrogates."""
+
+    def item_names(self, field: Field) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    def encode(self, field: Field, value: Any) -> tuple[Items, bytes | memoryview]:
+        if isinstance(value, bytes):
+            return (), value
+        if not isinstance(value, str):
+            raise CodecError(f"expected text, found {type(value).__name__}")
+        return (), value.encode("utf-8", "surrogateescape")
+
+    def decode(self, field: Field, items: Items, payload: memoryview) -> str:
+        return str(payload, "utf-8", "surrogateescape")
+
+
+class _Json:
+    """Open-ended attributes as JSON."""
+
+    def item_names(self, field: Field) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    def encode(self, field: Field, value: Any) -> tuple[Items, bytes | memoryview]:
+        try:
+            return (), msgspec.json.encode(value)
+        except (TypeError, msgspec.EncodeError) as error:
+            raise CodecError(f"not JSON: {error}") from error
+
+    def decode(self, field: Field, items: Items, payload: memoryview) -> Any:
+        try:
+            return msgspec.json.decode(payload)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise CodecError(f"not JSON: {error}") from error
+
+
+class _Bytes:
+    """Bytes, as they are."""
+
+    def item_names(self, field: Field) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    def encode(self, field: Field, value: Any) -> tuple[Items, bytes | memoryview]:
+        if not isinstance(value, (bytes, bytearray, memoryview)):
+            raise CodecError(f"expected bytes, found {type(value).__name__}")
+        return (), bytes(value)
+
+    def decode(self, field: Field, items: Items, payload: memoryview) -> bytes:
+        return bytes(payload)
+
+
+_PIXELS = _Pixels()
+
+CODECS: dict[str, Codec] = {
+    "raw": _PIXELS,
+    "original": _Original(),
+    "array": _PIXELS,
+    "text": _Text(),
+    "json": _Json(),
+    "bytes": _Bytes(),
+}
+
+
+def codec_of(field: Field) -> Codec:
+    """The codec of a field that is no scalar: images choose theirs, other kinds have one each."""
+    return CODECS[field.codec or field.kind]
+
+
+def little(dtype: str) -> np.dtype[Any]:
+    """The element type in the format's byte order."""
+    return np.dtype(dtype).newbyteorder("<")
+
+
+def fitting_array(field: Field, value: Any) -> NDArray[Any]:
+    """The value as a C-contiguous little-endian array, or a CodecError that says what is wrong."""
+    array = np.asarray(value)
+    _check_extents(field, array.shape, array.dtype.name)
+    return np.ascontiguousarray(array, little(array.dtype.name))
+
+
+def _check_extents(field: Field, shape: tuple[int, ...], dtype: str) -> None:
+    expected = ", ".join("any" if side is None else str(side) for side in field.shape)
+    fits = len(shape) == len(field.shape) and all(
+        want is None or want == side for want, side in zip(field.shape, shape, strict=True)
+    )
+    if not fits:
+        raise CodecError(f"shape {tuple(shape)}, expected ({expected})")
+    if dtype != field.dtype and (field.dtype is not None or dtype not in ITEM_DTYPES):
+        raise CodecError(
+            f"element type {dtype}, expected {field.dtype or ' or '.join(ITEM_DTYPES)}"
+        )

@@ -1,0 +1,93 @@
+"""Everything that can go wrong with a store.
+
+    StoreError
+    ├── StoreNotFoundError          there is no store at this path
+    ├── StoreIncompleteError        a build that did not finish: no manifest
+    ├── FormatVersionError          written in a version this release cannot read
+    ├── ManifestError               the manifest is not what FORMAT.md says
+    ├── SchemaMismatchError         a field was asked for that the store does not have
+    ├── UnknownKeyError             no sample has this key (also a KeyError)
+    ├── ShardError                  a shard file is missing, truncated, swapped or crafted
+    │   └── ChecksumError           a record is not what was written
+    ├── CodecError                  a value does not fit its field, or bytes are no value of it
+    └── ImageError                  encoded image bytes that cannot be decoded
+
+Each message says where, what was found, what was expected and what to do. The last two are raised
+where the place is not known: their text is the reason alone, and who knows the place adds it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class StoreError(Exception):
+    """Something is wrong with a store. The parent of every error of this package."""
+
+
+class StoreNotFoundError(StoreError):
+    """There is no store at the path."""
+
+
+class StoreIncompleteError(StoreError):
+    """The folder has no manifest: its build did not finish."""
+
+
+class FormatVersionError(StoreError):
+    """The store is of a version that this release cannot read."""
+
+
+class ManifestError(StoreError):
+    """The manifest is not what FORMAT.md says."""
+
+
+class SchemaMismatchError(StoreError):
+    """A field, split or class was asked for that the store does not have."""
+
+
+class UnknownKeyError(StoreError, KeyError):
+    """No sample of the store has this key."""
+
+    def __str__(self) -> str:
+        # KeyError would print the repr of the message.
+        return str(self.args[0]) if self.args else ""
+
+
+class ShardError(StoreError):
+    """A shard file is missing, truncated, swapped, damaged or crafted.
+
+    Attributes:
+        path: The shard file.
+        position: Position of the sample in its shard, or None when the file as a whole is meant.
+    """
+
+    def __init__(self, path: str | Path, message: str, position: int | None = None) -> None:
+        self.path = Path(path)
+        self.position = position
+        place = str(path) if position is None else f"{path}, sample {position} of the shard"
+        super().__init__(f"{place}: {message}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors cross from loader workers; the default would call __init__ with the one message.
+        return (_rebuild_shard_error, (type(self), self.path, self.args[0], self.position))
+
+
+def _rebuild_shard_error(
+    kind: type[ShardError], path: Path, message: str, position: int | None
+) -> ShardError:
+    error = kind.__new__(kind)
+    error.args = (message,)
+    error.path, error.position = path, position
+    return error
+
+
+class ChecksumError(ShardError):
+    """A record's bytes are not the ones that were written."""
+
+
+class CodecError(StoreError):
+    """A value does not fit its field, or bytes are no value of it. The text is the reason alone."""
+
+
+class ImageError(StoreError):
+    """Encoded image bytes that cannot be decoded. The text is the reason alone."""

@@ -1,0 +1,51 @@
+"""Names, numbers and key bytes of the format. FORMAT.md is the specification; a test compares."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+
+FORMAT_NAME = "packer-store"
+FORMAT_MAJOR = 1
+FORMAT_MINOR = 0
+
+MANIFEST_NAME = "manifest.json"
+REJECTS_NAME = "rejects.jsonl"
+BUILDING_SUFFIX = ".building"
+
+SAMPLES_DB = b"samples"
+KEYS_DB = b"keys"
+INDEX_DB = b"index"
+
+PAGE_BYTES = 4096
+"""Page size of most machines. LMDB writes with the machine's, and readers take the shard's."""
+
+KEY_DIGEST_BYTES = 16
+PAYLOAD_ALIGNMENT_BYTES = 8
+MANIFEST_BYTES_MAX = 64 * 2**20
+"""A manifest larger than this is refused before it is parsed; 100,000 shards take 25 MB."""
+
+_POSITION = struct.Struct(">Q")
+
+
+def shard_name(number: int) -> str:
+    """File name of shard `number`: five digits, more when a store needs them."""
+    return f"shard-{number:05d}.lmdb"
+
+
+def key_from_index(position: int) -> bytes:
+    """LMDB key of the sample at `position` in its shard: 8 bytes, big-endian, so they sort."""
+    return _POSITION.pack(position)
+
+
+def index_from_key(key: bytes) -> int:
+    """The position that `key_from_index` packed."""
+    return int(_POSITION.unpack(key)[0])
+
+
+def digest_from_key(key: bytes) -> bytes:
+    """What the `keys` database is searched by: 16-byte BLAKE2b of the sample's text key.
+
+    LMDB keys end at 511 bytes; paths do not.
+    """
+    return hashlib.blake2b(key, digest_size=KEY_DIGEST_BYTES).digest()

@@ -1,0 +1,232 @@
+"""The table of contents of a store, and the moment at which a store exists."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from readers.store.errors import (
+    FormatVersionError,
+    ManifestError,
+    StoreIncompleteError,
+    StoreNotFoundError,
+)
+from readers.store.layout import (
+    BUILDING_SUFFIX,
+    FORMAT_MAJOR,
+    FORMAT_MINOR,
+    FORMAT_NAME,
+    MANIFEST_BYTES_MAX,
+    MANIFEST_NAME,
+    shard_name,
+)
+from readers.store.schema import Schema
+
+_SHARD_FILE = re.compile(r"shard-[0-9a-z-]{1,64}\.lmdb")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class FormatVersion(msgspec.Struct, frozen=True):
+    """Which format a store is written in."""
+
+    name: str = FORMAT_NAME
+    major: int = FORMAT_MAJOR
+    minor: int = FORMAT_MINOR
+
+
+class ShardInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One shard file.
+
+    Attributes:
+        file: Its name in the store's folder.
+        sample_count: Samples in it.
+        bytes: Size of the file.
+        sha256: Digest of the file, in hex.
+        identity: Digest of what it holds, in hex, which the shard itself repeats.
+    """
+
+    file: str
+    sample_count: int
+    bytes: int
+    sha256: str
+    identity: str
+
+    def __post_init__(self) -> None:
+        if not _SHARD_FILE.fullmatch(self.file):
+            raise ManifestError(
+                f"shard file {self.file!r}, expected a plain name such as {shard_name(0)!r}"
+            )
+        if not 1 <= self.sample_count < 2**48 or not 1 <= self.bytes < 2**48:
+            raise ManifestError(
+                f"{self.file}: {self.sample_count} samples in {self.bytes} bytes, expected both in "
+                "[1, 2**48)"
+            )
+        for digest in (self.sha256, self.identity):
+            if not _SHA256.fullmatch(digest):
+                raise ManifestError(f"{self.file}: digest {digest!r}, expected 64 hex digits")
+
+
+class SourceInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What the store was built from.
+
+    Attributes:
+        format: Name of the source that read the raw data.
+        sha256: Digest over the key, size and values of every raw item, in hex.
+        found_count: Raw items and other files met in all.
+        reject_count: Raw items that were not packed; `rejects.jsonl` names each.
+        ignored: Files that are no raw items, by reason.
+        notes: What the source said about the layout.
+    """
+
+    format: str
+    sha256: str
+    found_count: int
+    reject_count: int
+    ignored: dict[str, int]
+    notes: tuple[str, ...] = ()
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything about a store but its samples. Attributes are the keys of `manifest.json`.
+
+    Attributes:
+        format: Name and version of the format.
+        schema: The fields of a sample.
+        classes: Class names; a label is a position in it.
+        splits: Split name -> samples in it, in the order of the `split` field's values.
+        sample_count: Samples in all.
+        shards: The shard files, in the order of the samples.
+        recipe: Every setting of the build, by name.
+        source: What it was built from.
+        statistics: Facts about all samples, such as samples per class.
+        versions: Library versions that decided the bytes.
+    """
+
+    format: FormatVersion
+    schema: Schema
+    classes: tuple[str, ...]
+    splits: dict[str, int]
+    sample_count: int
+    shards: tuple[ShardInfo, ...]
+    recipe: dict[str, Any]
+    source: SourceInfo
+    statistics: dict[str, Any]
+    versions: dict[str, str]
+
+    def __post_init__(self) -> None:
+        total = sum(shard.sample_count for shard in self.shards)
+        if total != self.sample_count:
+            raise ManifestError(f"{self.sample_count} samples, but its shards hold {total}")
+        if len({shard.file for shard in self.shards}) != len(self.shards):
+            raise ManifestError("a shard file is listed twice")
+        if self.splits and sum(self.splits.values()) != self.sample_count:
+            raise ManifestError(
+                f"splits of {sum(self.splits.values())} samples in all, "
+                f"expected {self.sample_count}"
+            )
+
+
+def read_manifest(path: str | Path) -> Manifest:
+    """The manifest of the store at `path`.
+
+    Raises:
+        StoreNotFoundError: There is nothing at `path`, or it is no folder.
+        StoreIncompleteError: A build of this store began and did not finish.
+        FormatVersionError: The store is of a newer version, or of another program.
+        ManifestError: The manifest is not what FORMAT.md says.
+    """
+    path = Path(path)
+    file = path / MANIFEST_NAME
+    try:
+        with open(file, "rb") as stream:
+            data = stream.read(MANIFEST_BYTES_MAX + 1)
+    except NotADirectoryError as error:
+        raise StoreNotFoundError(
+            f"{path} is a file; a store is a folder with {MANIFEST_NAME}"
+        ) from error
+    except FileNotFoundError as error:
+        raise _absent(path) from error
+    if len(data) > MANIFEST_BYTES_MAX:
+        raise ManifestError(f"{file}: over {MANIFEST_BYTES_MAX} bytes; not a manifest of ours")
+    return parse_manifest(data, file)
+
+
+def _absent(path: Path) -> StoreNotFoundError | StoreIncompleteError:
+    working = path.with_name(path.name + BUILDING_SUFFIX)
+    if working.is_dir():
+        return StoreIncompleteError(
+            f"{path}: its build did not finish ({working.name} is there). "
+            "Run the same `packer build` command again; it goes on where it stopped."
+        )
+    if not path.exists():
+        return StoreNotFoundError(
+            f"{path}: nothing there. Expected the folder that `packer build RAW {path}` makes."
+        )
+    return StoreIncompleteError(
+        f"{path}: no {MANIFEST_NAME} in it, so it is no store, or one whose copy did not finish. "
+        "Copy it again, or build it: packer build RAW " + str(path)
+    )
+
+
+def parse_manifest(data: bytes, place: str | Path) -> Manifest:
+    """A manifest from the bytes of its file. `place` is named in errors.
+
+    Raises:
+        FormatVersionError: It is of a newer version, or of another program.
+        ManifestError: It is not what FORMAT.md says.
+    """
+    try:
+        # Not msgspec's decoder: class names may hold surrogates, which it refuses.
+        tree = json.loads(data)
+        version = msgspec.convert(tree["format"], FormatVersion)
+    except (ValueError, RecursionError, KeyError, TypeError, msgspec.ValidationError) as error:
+        raise ManifestError(
+            f"{place}: not a manifest ({error}). Expected JSON with a 'format'; "
+            "copy the store again."
+        ) from error
+    if version.name != FORMAT_NAME or version.major != FORMAT_MAJOR:
+        raise FormatVersionError(
+            f"{place}: format {version.name} {version.major}.{version.minor}; this release reads "
+            f"{FORMAT_NAME} {FORMAT_MAJOR}. Install the release that wrote it, or build it again."
+        )
+    try:
+        return msgspec.convert(tree, Manifest)
+    except (msgspec.ValidationError, ManifestError) as error:
+        raise ManifestError(
+            f"{place}: {error}. The manifest was changed or damaged; copy the store again."
+        ) from error
+
+
+def manifest_bytes(manifest: Manifest) -> bytes:
+    """The manifest as the bytes of its file; the same for equal manifests."""
+    return (json.dumps(msgspec.to_builtins(manifest), indent=1) + "\n").encode("ascii")
+
+
+def publish_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest of a folder whose shards are there and synced: now it is a store."""
+    write_synced(folder / MANIFEST_NAME, manifest_bytes(manifest))
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    """Put a file in place whole, or not at all: written aside, synced, renamed, folder synced."""
+    aside = path.with_name(path.name + ".partial")
+    with open(aside, "wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(aside, path)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder last through a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

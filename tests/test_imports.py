@@ -1,0 +1,108 @@
+"""What an import loads, seen in a fresh process: a static check cannot see what code does when run.
+
+`import readers.store` must suit a build worker, and `packer --help` a login node: neither may wait
+seconds for torch.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+HEAVY = ("torch", "click", "cv2", "PIL", "packer")
+
+
+def run_fresh(code):
+    """Run `code` in a new interpreter, and return what it printed last, as JSON."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def loaded_after(code, modules):
+    """Those of `modules` that are loaded once `code` has run in a new interpreter."""
+    return run_fresh(
+        f"{code}\nimport json, sys\nprint(json.dumps([m for m in {modules!r} if m in sys.modules]))"
+    )
+
+
+def test_the_format_is_imported_without_torch_click_decoders_or_packer():
+    """Readers of the format get by with numpy, msgspec and lmdb."""
+    assert loaded_after("import readers.store", HEAVY) == []
+
+
+def test_no_module_of_the_format_loads_them_either():
+    """Nor do the modules that `readers.store` itself need not import, such as the codecs."""
+    names = sorted(path.stem for path in (ROOT / "readers" / "store").glob("[!_]*.py"))
+    assert {"layout", "codecs", "manifest", "shard"} <= set(names)
+    code = "\n".join(f"import readers.store.{name}" for name in names)
+    assert loaded_after(code, HEAVY) == []
+
+
+def test_readers_is_imported_without_them_and_loads_its_names_on_first_use():
+    """A name costs what it needs when it is used, not when the package is imported."""
+    assert loaded_after("import readers", HEAVY) == []
+    assert loaded_after("from readers import LMDBDataset", ("torch", "packer", "click")) == [
+        "torch"
+    ]
+
+
+def test_every_public_name_of_readers_is_there_and_listed():
+    """No name in `__all__` fails to load, nor does `dir` hide it from a prompt."""
+    missing = run_fresh(
+        "import json, readers\n"
+        "listed = dir(readers)\n"
+        "print(json.dumps([n for n in readers.__all__\n"
+        "                  if n not in listed or getattr(readers, n, None) is None]))"
+    )
+    assert missing == []
+
+
+def test_a_mistyped_name_of_readers_is_an_attribute_error():
+    """Loading on first use must not hide a typing error, nor turn it into another exception."""
+    assert run_fresh(
+        "import json, readers\n"
+        "try:\n"
+        "    readers.LMDBDatset\n"
+        "except AttributeError as error:\n"
+        "    print(json.dumps('LMDBDatset' in str(error)))"
+    )
+
+
+def test_the_command_line_prints_its_help_without_torch():
+    """`packer --help` answers at once, also where torch takes seconds to load."""
+    code = (
+        "import sys\n"
+        "sys.argv = ['packer', '--help']\n"
+        "from packer.cli import main\n"
+        "try:\n"
+        "    main()\n"
+        "except SystemExit as end:\n"
+        "    assert not end.code, end.code\n"
+    )
+    assert loaded_after(code, ("torch", "click")) == ["click"]
+
+
+@pytest.mark.parametrize("module", ["readers", "readers.store", "packer.cli"])
+def test_importing_has_no_effects(module):
+    """No thread, no logging set-up and no file left open: those are for the program to decide."""
+    code = (
+        "import json, logging, os, threading\n"
+        "files = set(os.listdir('/proc/self/fd'))\n"
+        f"import {module}\n"
+        "print(json.dumps([threading.active_count(), len(logging.root.handlers),\n"
+        "                  sorted(set(os.listdir('/proc/self/fd')) - files)]))"
+    )
+    assert run_fresh(code) == [1, 0, []]
