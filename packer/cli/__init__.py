@@ -1,0 +1,99 @@
+"""The command line: parses, calls one library function, prints."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+from typing import Any
+
+import click
+
+from packer.errors import BuildError
+from readers.store.errors import StoreError
+
+_COMMANDS = {
+    "build": "packer.cli.build",
+    "info": "packer.cli.inspect",
+    "verify": "packer.cli.inspect",
+    "get": "packer.cli.inspect",
+}
+
+EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
+
+
+class Terminated(BaseException):
+    """SIGTERM, as an exception, so that everything open is closed on the way out."""
+
+
+class LazyGroup(click.Group):
+    """Commands whose modules are imported when they are called, and errors told in one place."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names, in the order of `--help`."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """One of them, imported now."""
+        import importlib
+
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(_COMMANDS[cmd_name])
+        command = getattr(module, f"{cmd_name}_command")
+        assert isinstance(command, click.Command)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; an expected error becomes one message and exit status 1."""
+        try:
+            return super().invoke(ctx)
+        except (BuildError, StoreError) as error:
+            raise click.ClickException(printable(str(error))) from error
+        except OSError as error:
+            if error.errno is None or isinstance(error, BrokenPipeError):
+                raise
+            where = f"{error.filename}: " if error.filename else ""
+            raise click.ClickException(printable(f"{where}{error.strerror}")) from error
+
+
+def printable(text: str) -> str:
+    """The text with what no terminal can show (names that are no UTF-8) written as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="lmdb-packer", prog_name="packer")
+def cli() -> None:
+    """Compile trees of images into LMDB stores for training, and look after them.
+
+    Exit status: 0 done, 1 the work failed, 2 wrong usage, 130 or 143 stopped by a signal.
+    """
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise Terminated
+
+
+def main() -> None:
+    """What the `packer` command runs."""
+    signal.signal(signal.SIGTERM, _terminate)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A name that the terminal's encoding lacks is no reason to fail after hours of work.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        status = cli.main(prog_name="packer", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        status = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        status = EXIT_INTERRUPTED
+    except Terminated:
+        status = EXIT_TERMINATED
+    except BrokenPipeError:
+        # Who read our output has seen enough, as `head` does. Nor may the flush at exit fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 1
+    sys.exit(status)

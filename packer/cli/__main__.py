@@ -1,0 +1,5 @@
+"""`python -m packer.cli` is the `packer` command."""
+
+from packer.cli import main
+
+main()

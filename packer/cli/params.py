@@ -1,0 +1,37 @@
+"""Kinds of values that options take."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+_UNITS = {
+    "": 1,
+    "b": 1,
+    **{f"{p}b": 1000**n for n, p in enumerate("kmgt", 1)},
+    **{f"{p}ib": 1024**n for n, p in enumerate("kmgt", 1)},
+}
+_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+
+
+class ByteSize(click.ParamType[int]):
+    """A size such as 500MB, 1GiB or 1048576."""
+
+    name = "size"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """The size in bytes."""
+        if isinstance(value, int):
+            return value
+        found = _SIZE.fullmatch(value)
+        if not found or found[2].lower() not in _UNITS:
+            self.fail(
+                f"{value!r} is no size; expected a number with B, kB, MB, GB, KiB, MiB or GiB"
+            )
+        return int(float(found[1]) * _UNITS[found[2].lower()])
+
+
+BYTE_SIZE = ByteSize()

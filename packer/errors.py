@@ -1,0 +1,50 @@
+"""What can go wrong in a build, apart from the store itself (`readers.store.errors`).
+
+BuildError
+├── SourceError                 the raw data is not there, not readable or not of a known layout
+├── TargetExistsError           there is a store at the target already
+├── TargetBusyError             another build is writing to the target
+├── BuildMismatchError          an unfinished build of other settings or data is in the way
+├── TooManyRejectsError         more raw items were rejected than the build may tolerate
+├── RejectedItemError           a raw item was rejected under on_error="fail"
+├── NoSpaceError                a disk is full, or a file size limit was reached
+└── WorkerError                 a build worker died
+"""
+
+from __future__ import annotations
+
+
+class BuildError(Exception):
+    """A build cannot be done. The parent of every error of a build."""
+
+
+class SourceError(BuildError):
+    """The raw data is not there, not readable, or not of a known layout."""
+
+
+class TargetExistsError(BuildError):
+    """There is something at the target already."""
+
+
+class TargetBusyError(BuildError):
+    """Another build is writing to the target."""
+
+
+class BuildMismatchError(BuildError):
+    """An unfinished build of other settings or other data is in the way."""
+
+
+class TooManyRejectsError(BuildError):
+    """More raw items were rejected than the build may tolerate."""
+
+
+class RejectedItemError(BuildError):
+    """A raw item was rejected, and the build was told to stop at the first."""
+
+
+class NoSpaceError(BuildError):
+    """A disk is full, or a limit on file sizes was reached."""
+
+
+class WorkerError(BuildError):
+    """A build worker died."""

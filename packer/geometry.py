@@ -1,0 +1,147 @@
+"""Where a picture's pixels go: sizes and affines, no pixels.
+
+An affine is a (2, 3) float64 array that maps points `x' = a x + b y + c`, `y' = d x + e y + f`.
+Coordinates are continuous: pixel i covers [i, i + 1), so a picture spans [0, width] x [0, height].
+
+    raw file grid  --orientation_affine-->  upright  --FitPlan.affine-->  stored image
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from packer.recipe import Fit
+
+Affine: TypeAlias = NDArray[np.float64]
+"""(2, 3) float64, from continuous pixel coordinates to continuous pixel coordinates."""
+
+
+@dataclass(frozen=True, eq=False)
+class FitPlan:
+    """How an upright picture comes to the size that is stored: first resized, then placed.
+
+    Attributes:
+        resized: (width, height) that the whole picture is scaled to.
+        offset: (left, top) of the resized picture in the final one. Above 0 where it is padded,
+            below 0 where it is cut.
+        final: (width, height) of what is stored.
+        affine: Upright picture -> stored image. Its scale is `resized` over the picture's size,
+            exactly, axis by axis.
+    """
+
+    resized: tuple[int, int]
+    offset: tuple[int, int]
+    final: tuple[int, int]
+    affine: Affine
+
+
+def plan_fit(width: int, height: int, size: int | None, fit: Fit) -> FitPlan:
+    """How an upright picture of width x height pixels comes to `size` in the way of `fit`.
+
+    Sides are rounded to the nearest pixel, halves up, and are at least 1. Where an odd number of
+    pixels is padded or cut, the left and top get the smaller half.
+
+    Args:
+        width: In pixels, at least 1.
+        height: In pixels, at least 1.
+        size: Side in pixels that `fit` is about. None keeps the picture as it is.
+        fit: See `Recipe`.
+
+    Raises:
+        ValueError: A side or the size is below 1, or `fit` is unknown.
+    """
+    for name, value in (("width", width), ("height", height), ("size", size)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1 pixel; got {value!r}")
+    if size is None:
+        resized = final = (width, height)
+    elif fit == "short":
+        resized = final = _scaled(width, height, size, min(width, height))
+    elif fit == "long":
+        resized = final = _scaled(width, height, size, max(width, height))
+    elif fit == "letterbox":
+        resized, final = _scaled(width, height, size, max(width, height)), (size, size)
+    elif fit == "crop":
+        resized, final = _scaled(width, height, size, min(width, height)), (size, size)
+    elif fit == "stretch":
+        resized = final = (size, size)
+    else:
+        raise ValueError(f"fit must be one of short, long, letterbox, stretch, crop; got {fit!r}")
+    offset = _middle(resized[0], final[0]), _middle(resized[1], final[1])
+    return FitPlan(resized, offset, final, fit_affine((width, height), resized, offset))
+
+
+def _scaled(width: int, height: int, size: int, side: int) -> tuple[int, int]:
+    """(width, height) scaled so that `side`, one of the two, becomes `size`."""
+    # Whole numbers, so that every machine rounds alike.
+    return (
+        max(1, (2 * width * size + side) // (2 * side)),
+        max(1, (2 * height * size + side) // (2 * side)),
+    )
+
+
+def _middle(inner: int, outer: int) -> int:
+    """Where `inner` pixels start so that they lie in the middle of `outer` pixels."""
+    return (outer - inner) // 2 if outer >= inner else -((inner - outer) // 2)
+
+
+def fit_affine(
+    original: tuple[int, int], resized: tuple[int, int], offset: tuple[int, int]
+) -> Affine:
+    """Scales a picture from `original` to `resized` (width, height), then moves it by `offset`."""
+    return np.array(
+        [
+            [resized[0] / original[0], 0.0, offset[0]],
+            [0.0, resized[1] / original[1], offset[1]],
+        ]
+    )
+
+
+def orientation_affine(orientation: int, width: int, height: int) -> Affine:
+    """From a file's own pixel grid to the upright picture.
+
+    Args:
+        orientation: EXIF orientation, in [1, 9).
+        width: Of the file's grid, before turning.
+        height: Of the file's grid, before turning.
+
+    Raises:
+        ValueError: `orientation` is not in [1, 9).
+    """
+    rows: dict[int, list[list[float]]] = {
+        1: [[1, 0, 0], [0, 1, 0]],
+        2: [[-1, 0, width], [0, 1, 0]],  # Mirrored left to right.
+        3: [[-1, 0, width], [0, -1, height]],  # Half a turn.
+        4: [[1, 0, 0], [0, -1, height]],  # Mirrored top to bottom.
+        5: [[0, 1, 0], [1, 0, 0]],  # Mirrored at the main diagonal.
+        6: [[0, -1, height], [1, 0, 0]],  # A quarter turn clockwise makes it upright.
+        7: [[0, -1, height], [-1, 0, width]],  # Mirrored at the other diagonal.
+        8: [[0, 1, 0], [-1, 0, width]],  # A quarter turn counter-clockwise makes it upright.
+    }
+    if orientation not in rows:
+        raise ValueError(f"orientation must be in [1, 9); got {orientation!r}")
+    return np.array(rows[orientation], dtype=np.float64)
+
+
+def compose(first: Affine, second: Affine) -> Affine:
+    """The affine that does `first` and then `second`."""
+    return np.column_stack(
+        [second[:, :2] @ first[:, :2], second[:, :2] @ first[:, 2] + second[:, 2]]
+    )
+
+
+def invert(affine: Affine) -> Affine:
+    """The affine that undoes `affine`.
+
+    Raises:
+        ValueError: `affine` maps the plane onto a line or a point, and cannot be undone.
+    """
+    try:
+        linear = np.linalg.inv(affine[:, :2])
+    except np.linalg.LinAlgError as error:
+        raise ValueError(f"an affine that can be undone was expected; got {affine!r}") from error
+    return np.column_stack([linear, -linear @ affine[:, 2]])

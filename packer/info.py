@@ -1,0 +1,77 @@
+"""What a store holds, from its manifest alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from packer.build import content_sha256
+from readers.store.manifest import Manifest, read_manifest
+from readers.store.schema import Field
+
+
+def info(path: str | Path) -> dict[str, Any]:
+    """The manifest as a dict, with `bytes` of all shards and the `content_sha256` added.
+
+    Raises:
+        StoreError: There is no store, or its manifest cannot be read.
+    """
+    manifest = read_manifest(path)
+    return {
+        **msgspec.to_builtins(manifest),
+        "path": str(path),
+        "bytes": sum(shard.bytes for shard in manifest.shards),
+        "content_sha256": content_sha256(manifest),
+    }
+
+
+def describe(path: str | Path) -> str:
+    """The same for a person, in a dozen lines.
+
+    Raises:
+        StoreError: There is no store, or its manifest cannot be read.
+    """
+    manifest = read_manifest(path)
+    byte_count = sum(shard.bytes for shard in manifest.shards)
+    source = manifest.source
+    lines = [
+        f"{path}: {manifest.sample_count:,} samples, {byte_count:,} bytes in "
+        f"{len(manifest.shards):,} shards, format {manifest.format.major}.{manifest.format.minor}",
+        f"source: {source.format}, found {source.found_count:,}, rejected {source.reject_count:,}, "
+        f"ignored {sum(source.ignored.values()):,}",
+        "recipe: " + ", ".join(f"{name}={value}" for name, value in manifest.recipe.items()),
+        "fields:",
+        *(f"  {field.name:<16}{_describe_field(field)}" for field in manifest.schema.fields),
+    ]
+    if manifest.splits:
+        counts = (f"{name} {count:,}" for name, count in manifest.splits.items())
+        lines.append("splits: " + ", ".join(counts))
+    if manifest.classes:
+        lines.append(f"{len(manifest.classes):,} classes: {_describe_classes(manifest)}")
+    versions = (f"{name} {version}" for name, version in manifest.versions.items())
+    lines += ["made with " + ", ".join(versions), f"content {content_sha256(manifest)}"]
+    return "\n".join(lines)
+
+
+def _describe_field(field: Field) -> str:
+    parts: list[str] = [field.kind]
+    if field.shape:
+        names = ", ".join("any" if side is None else str(side) for side in field.shape)
+        parts.append(f"({names})")
+    if field.dtype or field.kind == "image":
+        parts.append(field.dtype or "uint8 or uint16")
+    if field.codec:
+        parts.append(field.codec)
+    return " ".join(parts)
+
+
+def _describe_classes(manifest: Manifest) -> str:
+    counts = manifest.statistics.get("class_counts", [])
+    shown = [
+        f"{name} {counts[at]:,}" if at < len(counts) else name
+        for at, name in enumerate(manifest.classes[:20])
+    ]
+    more = f", and {len(manifest.classes) - 20:,} more" if len(manifest.classes) > 20 else ""
+    return ", ".join(shown) + more

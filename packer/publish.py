@@ -1,0 +1,90 @@
+"""The moment at which a store appears under its name, whole."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import re
+from pathlib import Path
+
+from packer.errors import TargetExistsError
+from readers.store.layout import FORMAT_NAME, MANIFEST_NAME, REJECTS_NAME
+from readers.store.manifest import sync_folder
+
+# Other LMDB clients leave lock files beside the shards.
+_STORE_FILE = re.compile(rf"{re.escape(MANIFEST_NAME)}|{re.escape(REJECTS_NAME)}|shard-.*")
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2  # renameat2(2)
+
+
+def check_target(target: Path, *, overwrite: bool) -> None:
+    """See that a store may be published at `target`.
+
+    Raises:
+        TargetExistsError: Something is there that may not be replaced.
+    """
+    if not os.path.lexists(target):
+        return
+    if target.is_dir() and not any(target.iterdir()):
+        return
+    if not _is_store(target):
+        raise TargetExistsError(
+            f"{target}: it exists and is no store, so it is left alone. Build to another path."
+        )
+    if not overwrite:
+        raise TargetExistsError(
+            f"{target}: a store is there already. Build to another path, or replace it with "
+            "--overwrite."
+        )
+    others = sorted(e.name for e in target.iterdir() if not _STORE_FILE.fullmatch(e.name))
+    if others:
+        raise TargetExistsError(
+            f"{target}: beside a store it holds {', '.join(map(repr, others[:5]))}"
+            f"{', ...' if len(others) > 5 else ''}, which --overwrite would remove. Move that "
+            "away, or build to another path."
+        )
+
+
+def _is_store(target: Path) -> bool:
+    """Whether its manifest says so, in any version: other programs have a manifest.json as well."""
+    try:
+        tree = json.loads((target / MANIFEST_NAME).read_bytes())
+        return bool(tree["format"]["name"] == FORMAT_NAME)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return False
+
+
+def publish_folder(finished: Path, target: Path) -> None:
+    """Give a finished store its name, in one step.
+
+    A store that stood there before is in the place of `finished` afterwards. Who has it open goes
+    on reading what is mapped.
+    """
+    try:
+        os.rename(finished, target)  # Nothing there, or an empty folder.
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        _exchange(finished, target)
+    sync_folder(target.parent)
+    sync_folder(finished.parent)
+
+
+def _exchange(a: Path, b: Path) -> None:
+    """Swap two folders: atomically where the file system can, else with a moment without `b`."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if hasattr(libc, "renameat2"):
+        paths = os.fsencode(a), os.fsencode(b)
+        if libc.renameat2(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) == 0:
+            return
+        code = ctypes.get_errno()
+        # What NFS and some FUSE file systems answer.
+        if code not in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
+            raise OSError(code, os.strerror(code), str(b))
+    aside = a.with_name(a.name + ".replaced")
+    os.rename(b, aside)
+    os.rename(a, b)
+    os.rename(aside, a)

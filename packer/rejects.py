@@ -1,0 +1,54 @@
+"""The reject list: every raw item that was not packed, and the bound on how many there may be."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+
+from packer.sources.items import Reject
+from readers.store.manifest import write_synced
+
+_SHOWN_COUNT = 1000
+
+
+def reject_count_max(limit: str | int, found_count: int) -> int:
+    """How many rejects `limit` allows among so many raw items.
+
+    Args:
+        limit: A count, or a share such as "1%" or "0.5%", rounded down.
+        found_count: Raw items in all.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    text = str(limit).strip()
+    try:
+        if text.endswith("%"):
+            if 0 <= float(text[:-1]) <= 100:
+                # Exactly: 0.57% of 10,000 are 57, and floating point makes 56 of it.
+                return int(found_count * Fraction(text[:-1]) / 100)
+        elif int(text) >= 0:
+            return int(text)
+    except ValueError:
+        pass
+    raise ValueError(f"rejects_max must be a count or a share in [0%, 100%]; got {limit!r}")
+
+
+def write_rejects(path: Path, rejects: Sequence[Reject]) -> None:
+    """Write the list, one JSON object a line: key, path, reason."""
+    lines = [
+        json.dumps({"key": os.fsdecode(r.key), "path": r.path, "reason": r.reason}) + "\n"
+        for r in rejects
+    ]
+    write_synced(path, "".join(lines).encode("ascii"))
+
+
+def describe_rejects(rejects: Sequence[Reject], path: Path) -> str:
+    """A line for each reject; past a thousand, where the rest is listed."""
+    lines = [f"  {reject.path}: {reject.reason}" for reject in rejects[:_SHOWN_COUNT]]
+    if len(rejects) > _SHOWN_COUNT:
+        lines.append(f"  and {len(rejects) - _SHOWN_COUNT:,} more: all are listed in {path}")
+    return "\n".join(lines)

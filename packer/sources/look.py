@@ -1,0 +1,156 @@
+"""A look at the first levels of a raw folder: names, and whether there is a picture at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from packer.sources.walk import is_picture_name, readable_path, skip_reason, unreadable_folder
+
+# What to look at. Names are read in full, since one annotation file among 100,000 pictures decides;
+# only the number of folders and of opened files is limited.
+LEVELS = 2
+LEVEL1_FOLDERS_MAX = 200
+LEVEL2_FOLDERS_MAX = 20
+WRAPPERS_MAX = 4
+HEAD_BYTES = 64 * 2**10
+
+
+@dataclass
+class Listing:
+    """The names in one folder, each sorted by bytes, without hidden ones and litter."""
+
+    path: bytes
+    pictures: list[bytes] = field(default_factory=list)
+    files: list[bytes] = field(default_factory=list)
+    folders: list[bytes] = field(default_factory=list)
+
+    def join(self, name: bytes) -> bytes:
+        """Path of an entry, relative to the raw folder."""
+        return self.path + b"/" + name if self.path else name
+
+
+@dataclass
+class Look:
+    """The first levels of a raw folder.
+
+    Attributes:
+        root: The raw folder.
+        listings: The folder itself first, then its folders, sorted, then theirs.
+        unreadable: Paths of folders that could not be listed.
+        has_pictures: Whether there is any picture, at any depth.
+    """
+
+    root: bytes
+    listings: list[Listing]
+    unreadable: list[bytes] = field(default_factory=list)
+    has_pictures: bool = False
+
+    def files(self, *extensions: bytes) -> list[bytes]:
+        """Paths of files with one of the extensions, those of upper levels first."""
+        return [
+            listing.join(name)
+            for listing in self.listings
+            for name in listing.files
+            if name.lower().endswith(extensions)
+        ]
+
+    def head(self, path: bytes) -> str:
+        """The start of a file as text; empty when it cannot be read."""
+        try:
+            with open(os.path.join(self.root, path), "rb") as file:
+                return file.read(HEAD_BYTES).decode("utf-8-sig", "replace")
+        except OSError:
+            return ""
+
+
+def look_at(raw: Path) -> Look:
+    """List the first levels of a folder.
+
+    Raises:
+        SourceError: The folder itself cannot be listed.
+    """
+    root = os.fsencode(raw)
+    try:
+        look = Look(root, [list_folder(root, b"")])
+    except OSError as error:
+        raise unreadable_folder(raw, error) from error
+    level = look.listings[:]
+    for depth in range(1, LEVELS + 1):
+        maximum = LEVEL1_FOLDERS_MAX if depth == 1 else LEVEL2_FOLDERS_MAX
+        below = []
+        for listing in level:
+            for name in listing.folders[:maximum]:
+                try:
+                    below.append(_list_below(root, listing.join(name)))
+                except OSError:
+                    look.unreadable.append(listing.join(name))
+        look.listings += below
+        level = below
+    look.has_pictures = any(listing.pictures for listing in look.listings) or holds_pictures(root)
+    return look
+
+
+def holds_pictures(folder: bytes) -> bool:
+    """Whether a picture lies in a folder or anywhere below; stops at the first."""
+    seen = set()
+    pending = [folder]
+    while pending:
+        path = pending.pop()
+        try:
+            status = os.stat(path)
+            if (status.st_dev, status.st_ino) in seen:
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            listing = list_folder(path, b"")
+        except OSError:
+            continue
+        if listing.pictures:
+            return True
+        pending += [os.path.join(path, name) for name in reversed(listing.folders)]
+    return False
+
+
+def list_folder(root: bytes, path: bytes) -> Listing:
+    """The names in one folder; raises OSError when it cannot be listed."""
+    listing = Listing(path)
+    with os.scandir(os.path.join(root, path)) as entries:
+        for entry in entries:
+            name = entry.name
+            if skip_reason(name) is not None:
+                continue
+            if _is_folder(entry):
+                listing.folders.append(name)
+            elif is_picture_name(name):
+                listing.pictures.append(name)
+            else:
+                listing.files.append(name)
+    for names in (listing.pictures, listing.files, listing.folders):
+        names.sort()
+    return listing
+
+
+def _is_folder(entry: os.DirEntry[bytes]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # A link in a circle; the walk names it.
+
+
+def _list_below(root: bytes, path: bytes) -> Listing:
+    """The listing of a folder, or of the first below that holds more than one other folder."""
+    listing = list_folder(root, path)
+    for _ in range(WRAPPERS_MAX):
+        if listing.pictures or listing.files or len(listing.folders) != 1:
+            break
+        listing = list_folder(root, listing.join(listing.folders[0]))
+    return listing
+
+
+def shown_names(paths: Iterable[bytes], maximum: int = 3) -> str:
+    """The first few paths in one line, and how many more there are."""
+    paths = list(paths)
+    more = f" and {len(paths) - maximum} more" if len(paths) > maximum else ""
+    return ", ".join(readable_path(path) for path in paths[:maximum]) + more

@@ -1,0 +1,243 @@
+"""One walk over a raw tree: its pictures by folder, and an account of everything else."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from packer.errors import SourceError
+from packer.sources.items import Ignored, Reject
+
+# Content decides the decoder, not the name. HEIC and JPEG XL are pictures too, although not every
+# installation decodes them: so they are rejected by name, and not passed over as "not a picture".
+PICTURE_EXTENSIONS: frozenset[bytes] = frozenset(
+    b".jpg .jpeg .jpe .jfif .mpo .png .ppm .pgm .pbm .pnm .bmp .tga .tif .tiff .webp .gif .avif "
+    b".jp2 .heic .heif .jxl".split()
+)
+PICTURE_TYPES = " ".join(sorted(extension.decode() for extension in PICTURE_EXTENSIONS))
+"""The extensions in one line, for messages."""
+
+# Lower case. macOS archives, Windows folder settings and previews, Synology previews (which are
+# pictures, in a folder named like the picture).
+_LITTER = frozenset((b"thumbs.db", b"desktop.ini", b"__macosx", b"@eadir"))
+
+HIDDEN = "hidden name"
+LITTER = "left by a desktop or file server"
+NOT_A_PICTURE = "not a picture"
+NOT_REGULAR = "not a regular file"
+LINK_LOOP = "link to a folder that holds it"
+
+
+class Picture(NamedTuple):
+    """A file that is named like a picture: path relative to the raw folder, bytes, nanoseconds."""
+
+    path: bytes
+    byte_count: int
+    mtime_ns: int
+
+
+@dataclass(slots=True)
+class Folder:
+    """What lies directly in one folder.
+
+    Attributes:
+        pictures: Sorted by name.
+        reject_count: Entries that could not be read, the folder itself among them.
+        other_count: Files that are no pictures, without hidden ones and litter.
+    """
+
+    pictures: list[Picture] = field(default_factory=list)
+    reject_count: int = 0
+    other_count: int = 0
+
+
+@dataclass(slots=True)
+class Contents:
+    """How much lies in a folder and all folders below it; see `Folder`."""
+
+    picture_count: int = 0
+    reject_count: int = 0
+    other_count: int = 0
+
+    @property
+    def holds_pictures(self) -> bool:
+        """Whether there is a picture, or something that might be one but could not be read."""
+        return self.picture_count + self.reject_count > 0
+
+
+@dataclass
+class Tree:
+    """A whole raw tree.
+
+    Attributes:
+        folders: Every folder that was entered, by its path relative to the raw folder, which
+            itself is `b""`; parents before children, and siblings sorted by bytes.
+        rejects: Entries that could not be read.
+        ignored: Files that are no pictures.
+    """
+
+    folders: dict[bytes, Folder] = field(default_factory=dict)
+    rejects: list[Reject] = field(default_factory=list)
+    ignored: Ignored = field(default_factory=Ignored)
+
+    def contents(self, depth: int) -> dict[bytes, Contents]:
+        """What each folder `depth` levels down holds, all that lies below it included."""
+        found: dict[bytes, Contents] = {}
+        for path, folder in self.folders.items():
+            parts = path.split(b"/") if path else []
+            if len(parts) >= depth:
+                total = found.setdefault(b"/".join(parts[:depth]), Contents())
+                total.picture_count += len(folder.pictures)
+                total.reject_count += folder.reject_count
+                total.other_count += folder.other_count
+        return found
+
+
+def readable_path(path: bytes) -> str:
+    r"""A path as one can print it anywhere: bytes that are not UTF-8 and controls as `\xe9`."""
+    text = path.decode("utf-8", "backslashreplace")
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def is_picture_name(name: bytes) -> bool:
+    """Whether the extension, whatever its case, is one of a picture."""
+    return name[name.rfind(b".") :].lower() in PICTURE_EXTENSIONS
+
+
+def skip_reason(name: bytes) -> str | None:
+    """Why a file or folder of this name is never looked at, or None when it is."""
+    if name.startswith(b"."):
+        return HIDDEN
+    return LITTER if name.lower() in _LITTER else None
+
+
+def walk(raw: Path) -> Tree:
+    """Find every picture under a folder, following links, with one stat a picture.
+
+    Nothing is left out in silence: what cannot be read is a reject with the reason, and what is no
+    picture is counted by reason. A folder that is skipped for its name counts every file in it.
+
+    Raises:
+        SourceError: The folder itself cannot be listed.
+    """
+    tree = Tree()
+    root = os.fsencode(raw)
+    try:
+        root_status = os.stat(root)
+        os.scandir(root).close()
+    except OSError as error:
+        raise unreadable_folder(raw, error) from error
+    # Folders still to be entered, with the identity of each folder above: a link may lead to any
+    # place, twice as well (two classes may share a folder), but not to a folder that holds it.
+    pending: list[tuple[bytes, tuple[tuple[int, int], ...]]] = [
+        (b"", ((root_status.st_dev, root_status.st_ino),))
+    ]
+    while pending:
+        path, above = pending.pop()
+        children = _list_folder(root, path, tree)
+        entered: list[tuple[bytes, tuple[tuple[int, int], ...]]] = []
+        for child, status in children:
+            identity = (status.st_dev, status.st_ino)
+            if identity in above:
+                tree.ignored.add(LINK_LOOP, readable_path(child))
+            else:
+                entered.append((child, (*above, identity)))
+        pending += reversed(entered)
+    return tree
+
+
+def unreadable_folder(raw: Path, error: OSError) -> SourceError:
+    """The error for a raw folder that cannot be listed."""
+    return SourceError(
+        f"{readable_path(os.fsencode(raw))}: the folder cannot be listed: {error.strerror}. "
+        "Check its path and its permissions."
+    )
+
+
+def _list_folder(root: bytes, path: bytes, tree: Tree) -> list[tuple[bytes, os.stat_result]]:
+    """Sort one folder's entries into the tree, and return its folders."""
+    folder = tree.folders[path] = Folder()
+    prefix = path + b"/" if path else b""
+    children: list[tuple[bytes, os.stat_result]] = []
+    try:
+        # Sorted, since the order of a directory differs between machines, and it decides which
+        # ignored files are given as examples.
+        with os.scandir(os.path.join(root, path)) as listing:
+            entries = sorted(listing, key=_entry_name)
+    except OSError as error:
+        folder.reject_count += 1
+        reason = f"the folder cannot be listed: {error.strerror}"
+        tree.rejects.append(Reject(key=path, path=readable_path(path), reason=reason))
+        return []
+    for entry in entries:
+        name = entry.name
+        entry_path = prefix + name
+        skipped = skip_reason(name)
+        if skipped is not None:
+            _ignore_all(entry, entry_path, skipped, tree.ignored)
+            continue
+        is_picture = is_picture_name(name)
+        try:
+            if entry.is_dir():
+                children.append((entry_path, entry.stat()))
+            elif is_picture or entry.is_symlink():
+                # This is the one stat a picture costs. A link is also followed to see that it
+                # leads anywhere: a lost one may have been a folder of pictures.
+                status = entry.stat()
+                if not stat.S_ISREG(status.st_mode):
+                    tree.ignored.add(NOT_REGULAR, readable_path(entry_path))
+                elif is_picture:
+                    picture = Picture(entry_path, status.st_size, status.st_mtime_ns)
+                    folder.pictures.append(picture)
+                else:
+                    folder.other_count += 1
+                    tree.ignored.add(NOT_A_PICTURE, readable_path(entry_path))
+            elif entry.is_file():
+                folder.other_count += 1
+                tree.ignored.add(NOT_A_PICTURE, readable_path(entry_path))
+            else:
+                tree.ignored.add(NOT_REGULAR, readable_path(entry_path))
+        except OSError as error:
+            folder.reject_count += 1
+            reason = _unreadable_reason(os.path.join(root, entry_path), error)
+            tree.rejects.append(
+                Reject(key=entry_path, path=readable_path(entry_path), reason=reason)
+            )
+    return children
+
+
+def _entry_name(entry: os.DirEntry[bytes]) -> bytes:
+    return entry.name
+
+
+def _unreadable_reason(path: bytes, error: OSError) -> str:
+    if error.errno != errno.ENOENT:
+        return f"cannot be read: {error.strerror}"
+    try:
+        target = os.readlink(path)
+    except OSError:
+        return "vanished while its folder was being read"
+    return f"the link leads nowhere: {readable_path(target)}"
+
+
+def _ignore_all(entry: os.DirEntry[bytes], path: bytes, reason: str, ignored: Ignored) -> None:
+    """Count a skipped file, or every file of a skipped folder; its links are not followed."""
+    pending = [(entry, path)]
+    while pending:
+        entry, path = pending.pop()
+        if not entry.is_dir(follow_symlinks=False):
+            ignored.add(reason, readable_path(path))
+            continue
+        try:
+            with os.scandir(entry.path) as listing:
+                children = sorted(listing, key=_entry_name, reverse=True)
+        except OSError:
+            ignored.add(reason, readable_path(path))
+            continue
+        pending += [(child, path + b"/" + child.name) for child in children]

@@ -1,0 +1,227 @@
+"""The folder of an unfinished build, beside its target.
+
+    out.lmdb.building/
+      lock              held by the build that is at work; says which
+      plan.json         facts that must stay the same; its presence says that a build has begun
+      tasks/00000       raw items of each shard, msgpack
+      reports/00000     what became of a finished shard; its presence says that the shard is whole
+      scratch/          shards being written, where the target's file system may carry them
+      store/            finished shards; with the manifest in it, it is renamed to out.lmdb
+
+Every file appears whole, under its final name, or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import shutil
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from packer.errors import TargetBusyError
+from packer.sources.items import RawItem, Reject
+from readers.store.layout import BUILDING_SUFFIX, MANIFEST_NAME
+from readers.store.manifest import ShardInfo, sync_folder, write_synced
+
+
+class TaskReport(msgspec.Struct, kw_only=True):
+    """What became of the items of one shard.
+
+    Attributes:
+        shard: The finished shard, or None when every item was rejected.
+        rejects: Items that were not packed.
+        label_counts: Stored samples of each label.
+        split_counts: Stored samples of each split.
+        extra_frame_counts: Pictures in a file behind its first, by path, where there are any.
+    """
+
+    shard: ShardInfo | None = None
+    rejects: list[Reject] = []
+    label_counts: dict[int, int] = {}
+    split_counts: dict[int, int] = {}
+    extra_frame_counts: dict[bytes, int] = {}
+
+
+class TaskPlan(msgspec.Struct, kw_only=True):
+    """What a shard task needs to know beside its items.
+
+    Attributes:
+        root: Folder that the items' paths are relative to, as bytes.
+        schema: Of the store.
+        recipe: The settings, by name.
+        stops_at_reject: Whether the first reject ends the build.
+    """
+
+    root: bytes
+    schema: dict[str, Any]
+    recipe: dict[str, Any]
+    stops_at_reject: bool
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Paths and files of an unfinished build.
+
+    Attributes:
+        folder: The folder that holds everything.
+    """
+
+    folder: Path
+
+    @classmethod
+    def of(cls, target: Path) -> Workspace:
+        """The workspace of the build of the store at `target`."""
+        return cls(target.with_name(target.name + BUILDING_SUFFIX))
+
+    @property
+    def store(self) -> Path:
+        """Where finished shards are collected."""
+        return self.folder / "store"
+
+    @property
+    def scratch(self) -> Path:
+        """Where shards are written, unless another folder is given for that."""
+        return self.folder / "scratch"
+
+    @property
+    def reject_list(self) -> Path:
+        """Where all rejects are listed when there are too many for a store."""
+        return self.folder / "rejects.jsonl"
+
+    def read_facts(self) -> dict[str, Any] | None:
+        """The facts that the unfinished build was planned with, or None when it never got there."""
+        try:
+            facts = json.loads((self.folder / "plan.json").read_bytes())
+        except (FileNotFoundError, ValueError):
+            return None
+        return facts if isinstance(facts, dict) else None
+
+    def begin(self, parts: Sequence[Sequence[RawItem]], facts: dict[str, Any]) -> None:
+        """Begin a build: everything of an earlier one goes."""
+        # First what says that one had begun: killed on the way, nothing of it is taken up again.
+        for path in (self.folder / "plan.json", self.folder / MANIFEST_NAME, self.reject_list):
+            path.unlink(missing_ok=True)
+        sync_folder(self.folder)
+        for name in ("store", "scratch", "tasks", "reports"):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+            (self.folder / name).mkdir()
+        self.write_tasks(parts)
+        write_synced(self.folder / "plan.json", json.dumps(facts).encode())
+
+    def write_tasks(self, parts: Sequence[Sequence[RawItem]]) -> None:
+        """Write the raw items of every shard."""
+        for number, items in enumerate(parts):
+            (self.folder / "tasks" / f"{number:05d}").write_bytes(msgspec.msgpack.encode(items))
+
+    def write_task_plan(self, plan: TaskPlan) -> None:
+        """Say what the tasks need to know beside their items."""
+        write_synced(self.folder / "task-plan", msgspec.msgpack.encode(plan))
+
+    def read_task_plan(self) -> TaskPlan:
+        """What the tasks need to know beside their items."""
+        return msgspec.msgpack.decode((self.folder / "task-plan").read_bytes(), type=TaskPlan)
+
+    def read_items(self, number: int) -> list[RawItem]:
+        """The raw items of one shard."""
+        data = (self.folder / "tasks" / f"{number:05d}").read_bytes()
+        return msgspec.msgpack.decode(data, type=list[RawItem])
+
+    def write_report(self, number: int, report: TaskReport) -> None:
+        """Say that a shard is finished and in place."""
+        path = self.folder / "reports" / f"{number:05d}"
+        write_synced(path, msgspec.msgpack.encode(report))
+
+    def read_report(self, number: int) -> TaskReport | None:
+        """The report of a shard that is finished and still there; None when it is to be made."""
+        try:
+            data = (self.folder / "reports" / f"{number:05d}").read_bytes()
+            report = msgspec.msgpack.decode(data, type=TaskReport)
+            if report.shard is not None:
+                found = (self.store / report.shard.file).stat().st_size
+                if found != report.shard.bytes:
+                    return None
+        except (FileNotFoundError, msgspec.DecodeError):
+            return None
+        return report
+
+    def forget_report(self, number: int) -> None:
+        """Have a shard made again."""
+        (self.folder / "reports" / f"{number:05d}").unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Remove everything. Killed on the way, what is left still says whether it was published.
+
+        The lock goes last: until then nobody else may begin here.
+        """
+        last = ("plan.json", MANIFEST_NAME, "lock")
+        for entry in self.folder.iterdir():
+            if entry.name not in last:
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        for name in last:
+            (self.folder / name).unlink(missing_ok=True)
+        # Another build may have taken hold of the folder since the lock is gone.
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
+
+
+class TargetLock:
+    """Holds a workspace for one build at a time; the system lets go of it when the process dies.
+
+    Args:
+        workspace: The workspace, made when it is not there.
+        target: For messages.
+
+    Raises:
+        TargetBusyError: Another build holds it.
+    """
+
+    def __init__(self, workspace: Workspace, target: Path) -> None:
+        self._path = workspace.folder / "lock"
+        while True:
+            workspace.folder.mkdir(parents=True, exist_ok=True)
+            try:
+                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            except FileNotFoundError:
+                continue  # The build that held it has just finished and removed the folder.
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                holder = os.read(self._descriptor, 200).decode("ascii", "replace").strip()
+                os.close(self._descriptor)
+                if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                    raise
+                raise TargetBusyError(
+                    f"{target}: another build is running ({holder or 'just started'}). "
+                    "Wait for it to finish, or build to another path."
+                ) from error
+            if self._is_current():
+                break
+            os.close(self._descriptor)
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"host {socket.gethostname()}, pid {os.getpid()}\n".encode(), 0)
+
+    def _is_current(self) -> bool:
+        """Whether the locked file is still the one at its path: its holder may have removed it."""
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), os.stat(self._path))
+        except FileNotFoundError:
+            return False
+
+    def release(self) -> None:
+        """Let go."""
+        os.close(self._descriptor)
+
+    def __enter__(self) -> TargetLock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
