@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
-_CGROUP_ROOT = Path("/sys/fs/cgroup")
+# The tests put a tree of their own here.
+_ROOT = Path("/")
+
+_OCTAL_ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {
@@ -37,7 +41,7 @@ def physical_core_count() -> int:
     allowed = os.sched_getaffinity(0)
     siblings = set()
     for cpu in allowed:
-        path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        path = _ROOT / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
         try:
             siblings.add(path.read_text().strip())
         except OSError:
@@ -69,7 +73,7 @@ def _cgroup_cores() -> float | None:
 def _cgroups() -> list[tuple[str, str]]:
     """(controllers, path) of each cgroup of this process; no controllers means version 2."""
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        lines = (_ROOT / "proc/self/cgroup").read_text().splitlines()
     except OSError:
         return []
     return [(parts[1], parts[2]) for line in lines if len(parts := line.split(":", 2)) == 3]
@@ -78,23 +82,28 @@ def _cgroups() -> list[tuple[str, str]]:
 def _quota_v2(path: str) -> float | None:
     """The tightest `cpu.max` from the process's cgroup up to the root."""
     limits = []
-    folder = _CGROUP_ROOT / path.lstrip("/")
-    for level in (folder, *folder.parents):
-        if not level.is_relative_to(_CGROUP_ROOT):
-            break
-        numbers = _numbers(level / "cpu.max")
+    for folder in _levels(_ROOT / "sys/fs/cgroup", path):
+        numbers = _numbers(folder / "cpu.max")
         if len(numbers) == 2 and numbers[1] > 0:
             limits.append(numbers[0] / numbers[1])
     return min(limits) if limits else None
 
 
 def _quota_v1(path: str) -> float | None:
-    for folder in (_CGROUP_ROOT / "cpu" / path.lstrip("/"), _CGROUP_ROOT / "cpu"):
+    """The tightest quota from the process's cgroup up to the root."""
+    limits = []
+    for folder in _levels(_ROOT / "sys/fs/cgroup/cpu", path):
         quota = _numbers(folder / "cpu.cfs_quota_us")
         period = _numbers(folder / "cpu.cfs_period_us")
         if quota and period and quota[0] > 0 and period[0] > 0:
-            return quota[0] / period[0]
-    return None
+            limits.append(quota[0] / period[0])
+    return min(limits) if limits else None
+
+
+def _levels(root: Path, path: str) -> list[Path]:
+    """A cgroup's folder and those above it. In a container only the root may be there."""
+    folder = root / path.lstrip("/")
+    return [level for level in (folder, *folder.parents) if level.is_relative_to(root)]
 
 
 def _numbers(path: Path) -> list[int]:
@@ -131,17 +140,19 @@ def mount_of(path: Path) -> Mount:
     path = Path(os.path.realpath(path))
     best = Mount(Path("/"), "unknown", ())
     try:
-        lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
+        lines = (_ROOT / "proc/self/mountinfo").read_bytes().splitlines()
     except OSError:
         return best
     for line in lines:
-        left, _, right = line.partition(" - ")
+        left, _, right = line.partition(b" - ")
         words, rest = left.split(), right.split()
         if len(words) < 6 or len(rest) < 3:
             continue
         # Blanks and such are written as octal escapes: proc(5).
-        folder = Path(words[4].encode().decode("unicode_escape"))
+        name = _OCTAL_ESCAPE.sub(lambda escape: bytes([int(escape[1], 8)]), words[4])
+        folder = Path(os.fsdecode(name))
         # The last of two mounts at one place lies on top.
         if path.is_relative_to(folder) and len(folder.parts) >= len(best.folder.parts):
-            best = Mount(folder, rest[0], (*words[5].split(","), *rest[2].split(",")))
+            options = f"{words[5].decode()},{os.fsdecode(rest[2])}".split(",")
+            best = Mount(folder, rest[0].decode(), tuple(options))
     return best

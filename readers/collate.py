@@ -1,0 +1,109 @@
+"""Samples -> batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import default_collate, get_worker_info
+
+from readers.gather import empty_batch
+from readers.samples import GatheredSamples
+
+_NUMBERS = (bool, int, float, np.number, np.bool_)
+_ALIGNMENT_BYTES = 64
+
+
+def collate(samples: Sequence[Any]) -> Any:
+    """One batch of many samples, for any DataLoader.
+
+    Samples that were gathered together are a batch already and are not copied. Else, field by
+    field: tensors and arrays of one shape are stacked, (sample, ...); those of several shapes,
+    texts, pictures and whatever differs in kind stay a list; numbers become a tensor; dicts and
+    tuples within a sample are joined in the same way.
+
+    Args:
+        samples: Dicts, tuples or lists, all of the same fields, or single values.
+
+    Returns:
+        A dict of fields, a tuple or list of fields, or the joined values.
+    """
+    if isinstance(samples, GatheredSamples):
+        batch = samples.collated()
+        if isinstance(batch, dict):
+            return {name: _joined(values) for name, values in batch.items()}
+        return tuple(_joined(values) for values in batch)
+    first = samples[0]
+    if isinstance(first, list):
+        return [_joined(list(values)) for values in zip(*samples, strict=True)]
+    if isinstance(first, (Mapping, tuple)):
+        return _fields_joined(first, samples)
+    return _joined(list(samples))
+
+
+def _fields_joined(first: Mapping[str, Any] | tuple[Any, ...], samples: Sequence[Any]) -> Any:
+    """Dicts of the same names, or tuples of the same length, field by field."""
+    if isinstance(first, Mapping):
+        return {name: _joined([sample[name] for sample in samples]) for name in first}
+    fields = (_joined(list(values)) for values in zip(*samples, strict=True))
+    # A named tuple keeps its names.
+    return type(first)(*fields) if hasattr(first, "_fields") else tuple(fields)
+
+
+def _joined(values: Any) -> Any:
+    """Values of one field, one for each sample."""
+    if not isinstance(values, list) or not values:
+        return values
+    first = values[0]
+    if isinstance(first, (torch.Tensor, np.ndarray)):
+        return _tensors_joined(values)
+    if isinstance(first, Mapping):
+        alike = all(isinstance(v, Mapping) and v.keys() == first.keys() for v in values)
+        return _fields_joined(first, values) if alike else values
+    if isinstance(first, tuple):
+        alike = all(isinstance(v, tuple) and len(v) == len(first) for v in values)
+        return _fields_joined(first, values) if alike else values
+    if all(isinstance(value, _NUMBERS) for value in values):
+        return default_collate(values)
+    return values
+
+
+def _tensors_joined(values: list[Any]) -> Any:
+    if all(isinstance(value, (torch.Tensor, np.ndarray)) for value in values):
+        kinds = {(tuple(value.shape), value.dtype) for value in values}
+        if len(kinds) == 1:
+            return default_collate(values)
+        if get_worker_info() is not None and all(_is_plain(value) for value in values):
+            return _in_one_piece(values)
+    return values
+
+
+def _is_plain(value: Any) -> bool:
+    return (
+        isinstance(value, torch.Tensor)
+        and value.layout == torch.strided
+        and value.device.type == "cpu"
+        and not value.requires_grad
+    )
+
+
+def _in_one_piece(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The same tensors in one piece of shared memory.
+
+    On its way to the main process each piece takes a file descriptor and a map of its own; images
+    of several sizes would soon take as many as a process may have. They would be copied to shared
+    memory anyway.
+    """
+    rooms = [-(-tensor.nbytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES for tensor in tensors]
+    piece, start = empty_batch((sum(rooms),)), 0
+    placed = []
+    for tensor, room in zip(tensors, rooms, strict=True):
+        place = piece[start : start + tensor.nbytes].view(tensor.dtype)
+        # An image stays channels-last in memory: the strides are those that a copy of it has.
+        strides = torch.empty_like(tensor, device="meta").stride()
+        placed.append(place.as_strided(tensor.shape, strides, place.storage_offset()))
+        placed[-1].copy_(tensor)
+        start += room
+    return placed

@@ -1,0 +1,70 @@
+"""Which samples of a store a dataset shows, as runs of neighbours: small for a split."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Selection:
+    """An order of positions in a store, kept as runs [start, stop).
+
+    A split of a store in path order is one run, so a hundred million samples take some bytes.
+
+    Args:
+        starts: First position of each run.
+        stops: End of each run, int64.
+    """
+
+    def __init__(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
+        self._starts = starts
+        # Samples before each run, and the count of all.
+        self._before = np.concatenate([[0], np.cumsum(stops - starts)]).astype(np.int64)
+        self._count = int(self._before[-1])
+        # The only run of a whole store or of a split in path order needs no search.
+        self._only_start = int(starts[0]) if len(starts) == 1 else None
+
+    @classmethod
+    def of_all(cls, count: int) -> Selection:
+        """All of `count` samples."""
+        return cls(np.array([0]), np.array([count]))
+
+    @classmethod
+    def of(cls, positions: NDArray[np.int64]) -> Selection:
+        """The given positions, in their order."""
+        if not len(positions):
+            return cls(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        breaks = np.flatnonzero(np.diff(positions) != 1) + 1
+        starts = positions[np.concatenate([[0], breaks])]
+        stops = positions[np.concatenate([breaks - 1, [len(positions) - 1]])] + 1
+        return cls(starts.astype(np.int64), stops.astype(np.int64))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def position(self, index: int) -> int:
+        """Position in the store of the sample at `index` in [0, len)."""
+        if self._only_start is not None:
+            return self._only_start + index
+        run = int(self._before.searchsorted(index, side="right")) - 1
+        return int(self._starts[run] + index - self._before[run])
+
+    def positions(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Positions in the store of many samples, indices in [0, len)."""
+        if self._only_start is not None:
+            return indices + self._only_start
+        runs = np.searchsorted(self._before, indices, side="right") - 1
+        return self._starts[runs] + indices - self._before[runs]
+
+    def all_positions(self) -> NDArray[np.int64]:
+        """Positions of all samples, in order."""
+        return self.positions(np.arange(len(self), dtype=np.int64))
+
+    def index_of(self, position: int) -> int | None:
+        """Where the sample at `position` in the store stands here, or None."""
+        runs = np.flatnonzero(
+            (self._starts <= position) & (position < self._starts + np.diff(self._before))
+        )
+        if not len(runs):
+            return None
+        return int(self._before[runs[0]] + position - self._starts[runs[0]])
