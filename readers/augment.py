@@ -1,0 +1,477 @@
+"""Random resized crop, flip and normalisation of a whole batch of images, on any device.
+
+    augment = Augment(RandomResizedCrop(224), RandomFlip(), Normalize(IMAGENET_MEAN, IMAGENET_STD))
+    images = augment(images)  # (batch, 3, height, width) uint8 -> (batch, 3, 224, 224) float32
+
+Every sample gets its own box and flip. They are drawn on the CPU, so that one seed gives the same
+boxes and flips on every device; pixels agree within one level of 255. Crop, resize and flip are one
+step, and normalisation is written with its last pass.
+
+NOTE [ two ways to resample ]
+
+A resampled image is `rows @ image @ columns.T`, where line i of `rows` and `columns` holds the
+weights of the pixels that output line i is made of: zero outside the box, in reverse order for a
+flip, wider than two pixels for antialiasing. For a batch these are two batched matrix products,
+which is what a GPU is best at. In memory order, a letter an axis:
+
+    (b, h, w, c) uint8 -> (b, h, c, w) @ columns (b, w, x) -> (b, h, c, x)
+                          rows (b, y, h) @ (b, h, c x)     -> (b, y, c, x) -> (b, y, x, c)
+
+A CPU would multiply mostly by zero: 280 images/s on one core, 256 x 256 to 224 x 224, where torch's
+resize of one uint8 crop after the other does 9,000. So samples are taken one by one there; what
+follows the resize is faster that way as well, since a sample stays in the core's cache. Sampling
+points (`grid_sample`) would do 540, and cannot antialias.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+"""Red, green, blue, of pixels in [0, 1]."""
+
+_TRY_COUNT = 10
+_LEVEL_MAX = 255
+_OUTPUT_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+_WORK_BYTES_MAX = 512 * 2**20
+"""Memory that the matrix products may take beside input and output; larger batches go in parts."""
+
+
+class RandomResizedCrop:
+    """A random box of each image, resized: the usual training crop.
+
+    The boxes are those of torchvision's transform of this name, in distribution: the area is
+    uniform in `scale` times the image's, the logarithm of width / height is uniform in that of
+    `ratio`, sides are rounded to whole pixels and the position is uniform. Where ten tries do not
+    fit into the image, it is the largest middle box of a ratio in `ratio`.
+
+    Args:
+        size: Of the result in pixels: the side of a square, or (height, width).
+        scale: Least and greatest area of the box, as a share of the image.
+        ratio: Least and greatest width / height of the box.
+        antialias: Whether each pixel of the result is an average over all pixels that it covers,
+            where the box is larger than `size`; otherwise it is made of the nearest 2 x 2.
+        generator: Where random numbers come from, a CPU generator. None: torch's own, which
+            `torch.manual_seed` seeds. Each training process needs another seed.
+
+    Raises:
+        ValueError: An argument is out of its range.
+    """
+
+    def __init__(
+        self,
+        size: int | Sequence[int],
+        scale: Sequence[float] = (0.08, 1.0),
+        ratio: Sequence[float] = (3 / 4, 4 / 3),
+        *,
+        antialias: bool = True,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        self.size = _checked_size(size)
+        self.scale = _checked_interval("scale", scale, 1.0)
+        self.ratio = _checked_interval("ratio", ratio, math.inf)
+        self.antialias = antialias
+        self.generator = _checked_generator(generator)
+
+    def draw(self, count: int, height: int, width: int) -> Tensor:
+        """Boxes for `count` images of `height` x `width` pixels.
+
+        Returns:
+            (count, 4) int64 on the CPU: top, left, height, width in pixels.
+        """
+        # One call for the batch: a row holds a pair for each try, then one for the position.
+        numbers = torch.rand(
+            (count, 2 * _TRY_COUNT + 2), generator=self.generator, dtype=torch.float64
+        )
+        area_numbers, ratio_numbers = numbers[:, :-2].view(count, _TRY_COUNT, 2).unbind(2)
+        areas = height * width * _between(*self.scale, area_numbers)
+        ratios = _between(math.log(self.ratio[0]), math.log(self.ratio[1]), ratio_numbers).exp()
+        widths = (areas * ratios).sqrt().round()
+        heights = (areas / ratios).sqrt().round()
+        fits = (widths > 0) & (widths <= width) & (heights > 0) & (heights <= height)
+
+        chosen = fits.int().argmax(1, keepdim=True)  # The first that fits.
+        sides = torch.cat([heights.gather(1, chosen), widths.gather(1, chosen)], 1)
+        room = torch.tensor([height, width]) - sides
+        # A number just below 1 times a large room may round up to the next whole pixel.
+        places = (numbers[:, -2:] * (room + 1)).floor().minimum(room)
+        boxes = torch.cat([places, sides], 1).long()
+        boxes[~fits.any(1)] = torch.tensor(self._middle(height, width))
+        return boxes
+
+    def _middle(self, height: int, width: int) -> tuple[int, int, int, int]:
+        """The box where no try fits: top, left, height, width."""
+        low, high = self.ratio
+        box_height, box_width = height, width
+        if width / height < low:
+            box_height = max(1, round(width / low))
+        elif width / height > high:
+            box_width = max(1, round(height * high))
+        return (height - box_height) // 2, (width - box_width) // 2, box_height, box_width
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """(batch, channel, height, width) uint8 -> the same with `size`, channels-last."""
+        return Augment(self)(images)
+
+    def __repr__(self) -> str:
+        return (
+            f"RandomResizedCrop({self.size}, scale={self.scale}, ratio={self.ratio}, "
+            f"antialias={self.antialias})"
+        )
+
+
+class RandomFlip:
+    """Mirrors some of the images, left to right.
+
+    Args:
+        p: Probability for each image.
+        generator: As of `RandomResizedCrop`.
+
+    Raises:
+        ValueError: An argument is out of its range.
+    """
+
+    def __init__(self, p: float = 0.5, *, generator: torch.Generator | None = None) -> None:
+        if not 0 <= p <= 1:
+            raise ValueError(f"p must be in [0, 1]; got {p!r}")
+        self.p = p
+        self.generator = _checked_generator(generator)
+
+    def draw(self, count: int) -> Tensor:
+        """Which of `count` images to mirror: (count,) bool on the CPU."""
+        return torch.rand(count, generator=self.generator, dtype=torch.float64) < self.p
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """(batch, channel, height, width) uint8 -> the same, channels-last."""
+        return Augment(flip=self)(images)
+
+    def __repr__(self) -> str:
+        return f"RandomFlip(p={self.p})"
+
+
+class Normalize:
+    """Turns levels into numbers of mean 0 and deviation 1: (level / 255 - mean) / std.
+
+    Args:
+        mean: Of pixels in [0, 1]: one number for each channel, or one for all.
+        std: Their standard deviation, likewise.
+        dtype: Of the result: float32, float16 or bfloat16.
+
+    Raises:
+        ValueError: An argument is out of its range, or the images have another number of channels.
+    """
+
+    def __init__(
+        self,
+        mean: float | Sequence[float],
+        std: float | Sequence[float],
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.mean = _checked_numbers("mean", mean)
+        self.std = _checked_numbers("std", std)
+        if not all(number > 0 for number in self.std):
+            raise ValueError(f"std must be above 0; got {std!r}")
+        if dtype not in _OUTPUT_DTYPES:
+            known = ", ".join(str(known) for known in _OUTPUT_DTYPES)
+            raise ValueError(f"dtype must be one of {known}; got {dtype!r}")
+        self.dtype = dtype
+
+    def factor_and_shift(self, channel_count: int) -> tuple[Tensor, Tensor]:
+        """Of `level * factor + shift`: (channel,) float32 each, on the CPU."""
+        for name, numbers in (("mean", self.mean), ("std", self.std)):
+            if len(numbers) not in (1, channel_count):
+                raise ValueError(
+                    f"{name} has {len(numbers)} numbers, but the images have {channel_count} "
+                    "channels: give one number for each channel, or one for all"
+                )
+        mean, std = (
+            torch.tensor(numbers, dtype=torch.float64).expand(channel_count)
+            for numbers in (self.mean, self.std)
+        )
+        return (1 / (_LEVEL_MAX * std)).float(), (-mean / std).float()
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """(batch, channel, height, width) uint8 -> the same of `dtype`, channels-last."""
+        return Augment(normalize=self)(images)
+
+    def __repr__(self) -> str:
+        return f"Normalize({self.mean}, {self.std}, {self.dtype})"
+
+
+class Augment:
+    """Crop, flip and normalisation as one step over a batch.
+
+    The result is that of the parts called one after the other, with their random numbers, but
+    resampled once and, on a GPU, not rounded to whole levels in between.
+
+    On a GPU each part of the batch is read, multiplied twice and written, in float16, or for a
+    float32 result in float32 (TF32 where the user's settings allow it). That takes up to 512 MiB of
+    memory beside input and output; larger batches go in parts. One core of a CPU does 8,500 images
+    a second of 256 x 256 to 224 x 224 uint8, 5,400 to float16 and 2,400 to float32.
+
+    Args:
+        crop: Makes all images one size. None keeps theirs.
+        flip: Mirrors some. None mirrors none.
+        normalize: Turns levels into numbers. None leaves uint8.
+
+    Example:
+        >>> augment = Augment(RandomResizedCrop(24), RandomFlip(), Normalize(0.5, 0.25))
+        >>> augment(torch.zeros((8, 3, 32, 40), dtype=torch.uint8)).shape
+        torch.Size([8, 3, 24, 24])
+    """
+
+    def __init__(
+        self,
+        crop: RandomResizedCrop | None = None,
+        flip: RandomFlip | None = None,
+        normalize: Normalize | None = None,
+    ) -> None:
+        self.crop = crop
+        self.flip = flip
+        self.normalize = normalize
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Augment a batch. The images given are not changed.
+
+        Args:
+            images: (batch, channel, height, width) uint8, on any device. Any strides will do;
+                channels-last, as batches of a store are, is quickest.
+
+        Returns:
+            (batch, channel, height, width) on the same device, channels-last in memory.
+
+        Raises:
+            ValueError: `images` is not such a batch, or does not fit `normalize`.
+        """
+        _check_images(images)
+        count, channel_count, height, width = images.shape
+        size = (height, width) if self.crop is None else self.crop.size
+        boxes = None if self.crop is None else self.crop.draw(count, height, width)
+        flips = None if self.flip is None else self.flip.draw(count)
+        antialias = self.crop is None or self.crop.antialias
+        out = torch.empty(
+            (count, channel_count, *size),
+            dtype=torch.uint8 if self.normalize is None else self.normalize.dtype,
+            device=images.device,
+            memory_format=torch.channels_last,
+        )
+        write = _Writer(self.normalize, out)
+        if images.device.type == "cpu":
+            _augment_each(images, boxes, flips, antialias, write, out)
+        elif boxes is None:
+            write(_flipped(images, flips), out)
+        else:
+            _resample_all(images, boxes, flips, antialias, write, out)
+        return out
+
+    def __repr__(self) -> str:
+        parts = [part for part in (self.crop, self.flip, self.normalize) if part is not None]
+        return f"Augment({', '.join(map(repr, parts))})"
+
+
+class _Writer:
+    """The last pass: resampled levels into the result, normalised or rounded."""
+
+    def __init__(self, normalize: Normalize | None, out: Tensor) -> None:
+        self._numbers: Tensor | None = None
+        if normalize is not None:
+            pair = torch.stack(normalize.factor_and_shift(out.shape[1]))
+            # A number for each value of a row, in the order of memory: torch then goes through
+            # whole rows at a time, not through the three values of a pixel.
+            rows = pair[:, :, None, None].expand(-1, -1, -1, out.shape[3])
+            rows = rows.contiguous(memory_format=torch.channels_last)
+            self._numbers = rows.to(out.device, non_blocking=True)
+
+    def __call__(self, levels: Tensor, out: Tensor) -> None:
+        """Write `levels`, (sample, channel, height, width) uint8 or float, into `out`."""
+        if self._numbers is None:
+            # No clamp: weights add up to 1 within 2^-11, so that white stays below 255.5.
+            out.copy_(levels if levels.dtype == torch.uint8 else levels.round())
+            return
+        factor, shift = self._numbers
+        # In float32, and rounded once; float16 factors alone would err by an eighth of a level.
+        if out.device.type == "cpu" and out.dtype != torch.float32:
+            out.copy_(torch.addcmul(shift, levels, factor))  # Five times the speed of out=out.
+        else:
+            torch.addcmul(shift, levels, factor, out=out)
+
+
+def _augment_each(
+    images: Tensor,
+    boxes: Tensor | None,
+    flips: Tensor | None,
+    antialias: bool,
+    write: _Writer,
+    out: Tensor,
+) -> None:
+    """One sample after the other, through torch's resize of uint8. Arguments as drawn."""
+    size = tuple(out.shape[2:])
+    mirrored = [False] * len(images) if flips is None else flips.tolist()
+    places = None if boxes is None else boxes.tolist()
+    for at in range(len(images)):
+        levels = images[at : at + 1]
+        if places is not None:
+            top, left, height, width = places[at]
+            levels = levels[:, :, top : top + height, left : left + width]
+        if levels.shape[2:] != size:
+            levels = interpolate(levels, size, mode="bilinear", antialias=antialias)
+        if mirrored[at]:
+            levels = levels.flip(3)
+        write(levels, out[at : at + 1])
+
+
+def _flipped(images: Tensor, flips: Tensor | None) -> Tensor:
+    """Images, mirrored where `flips`, (batch,) bool on the CPU, says so."""
+    if flips is None or not flips.any():
+        return images
+    choice = flips.to(images.device, non_blocking=True)[:, None, None, None]
+    return torch.where(choice, images.flip(3), images)
+
+
+def _resample_all(
+    images: Tensor,
+    boxes: Tensor,
+    flips: Tensor | None,
+    antialias: bool,
+    write: _Writer,
+    out: Tensor,
+) -> None:
+    """All samples by two matrix products: NOTE [ two ways to resample ]. Boxes as of `draw`."""
+    count, channel_count, height, width = images.shape
+    out_height, out_width = out.shape[2:]
+    # float16 holds every level exactly, and its weights err by less than half a level.
+    is_half = images.device.type == "cuda" and out.dtype != torch.float32
+    dtype = torch.float16 if is_half else torch.float32
+    mirrored = torch.zeros(count) if flips is None else flips
+    # One small copy to the device; a second would wait as long again.
+    drawn = torch.cat([boxes, mirrored[:, None]], 1).to(torch.float32)
+    drawn = drawn.to(images.device, non_blocking=True)
+    tops, lefts, heights, widths, mirrors = drawn.unbind(1)
+
+    numbers = (
+        height * channel_count * (width + out_width)
+        + 2 * out_height * channel_count * out_width  # The second is for rounding.
+        + out_height * height
+        + out_width * width
+    )
+    step = max(1, _WORK_BYTES_MAX // (numbers * dtype.itemsize))
+    for first in range(0, count, step):
+        part = slice(first, first + step)
+        columns = _weights(
+            lefts[part], widths[part], mirrors[part], out_width, width, antialias, dtype
+        )
+        rows = _weights(tops[part], heights[part], None, out_height, height, antialias, dtype)
+        levels = images[part].permute(0, 2, 1, 3).to(dtype, memory_format=torch.contiguous_format)
+        levels = torch.bmm(levels.flatten(1, 2), columns.transpose(1, 2))
+        levels = torch.bmm(rows, levels.view(-1, height, channel_count * out_width))
+        levels = levels.view(-1, out_height, channel_count, out_width)
+        write(levels.permute(0, 2, 1, 3), out[part])
+
+
+def _weights(
+    starts: Tensor,
+    extents: Tensor,
+    mirrors: Tensor | None,
+    out_count: int,
+    in_count: int,
+    antialias: bool,
+    dtype: torch.dtype,
+) -> Tensor:
+    """What each output line is made of, along one side: (sample, out_count, in_count).
+
+    A triangle over the pixels around the line's place in the box, as torch's bilinear interpolation
+    has it with align_corners=False. Few pixels matter to a line, so only these are computed.
+
+    Args:
+        starts: (sample,) float32, first pixel of each box.
+        extents: (sample,) float32, pixels of each box.
+        mirrors: (sample,) float32, 1 for a box to be mirrored; or None.
+        out_count: Lines of the result.
+        in_count: Lines of the image.
+        antialias: Whether the triangle covers all pixels of a line, if these are more than two.
+        dtype: Of the result. Weights are computed in float32.
+    """
+    device = starts.device
+    scales = extents / out_count
+    reaches = scales.clamp(min=1) if antialias else torch.ones_like(scales)
+    # From the largest box that there can be, so that nobody asks the device for the largest drawn.
+    reach_max = max(in_count / out_count, 1) if antialias else 1
+    tap_count = min(in_count, math.ceil(2 * reach_max) + 1)
+
+    lines = torch.arange(out_count, device=device, dtype=torch.float32).expand(len(starts), -1)
+    if mirrors is not None:
+        lines = torch.where(mirrors[:, None] > 0, out_count - 1 - lines, lines)
+    # Inside the box, where numbers are small and exact.
+    centers = scales[:, None] * (lines + 0.5)
+    firsts = (centers - reaches[:, None] + 0.5).floor() + starts[:, None]
+    # No tap lies outside the image, and none twice on one pixel: scatter_ would keep either weight.
+    firsts = firsts.clamp(0, in_count - tap_count)
+    taps = firsts[:, :, None] + torch.arange(tap_count, device=device)
+    places = taps - starts[:, None, None]
+    weights = 1 - (places + 0.5 - centers[:, :, None]).abs() / reaches[:, None, None]
+    is_inside = (places >= 0) & (places < extents[:, None, None])
+    weights = torch.where(is_inside, weights.clamp(min=0), 0)
+    weights = weights / weights.sum(2, keepdim=True)
+    table = torch.zeros((len(starts), out_count, in_count), device=device, dtype=dtype)
+    return table.scatter_(2, taps.long(), weights.to(dtype))
+
+
+def _between(low: float, high: float, numbers: Tensor) -> Tensor:
+    """Numbers in [0, 1) -> [low, high)."""
+    return low + (high - low) * numbers
+
+
+def _check_images(images: Tensor) -> None:
+    expected = "expected a batch of images, (batch, channel, height, width) uint8"
+    if not isinstance(images, Tensor):
+        raise ValueError(f"images is a {type(images).__name__}; {expected}")
+    if images.ndim != 4:
+        hint = "; for one image: images[None]" if images.ndim == 3 else ""
+        raise ValueError(f"images has the shape {tuple(images.shape)}; {expected}{hint}")
+    if images.dtype != torch.uint8:
+        raise ValueError(f"images are {images.dtype}; {expected}: levels, before any scaling")
+    if 0 in images.shape[1:]:
+        raise ValueError(f"images has the shape {tuple(images.shape)}: they have no pixels")
+
+
+def _checked_size(size: int | Sequence[int]) -> tuple[int, int]:
+    sides = tuple(size) if isinstance(size, Sequence) else (size, size)
+    if len(sides) != 2 or not all(isinstance(side, int) and side >= 1 for side in sides):
+        raise ValueError(
+            f"size must be a side or (height, width), at least 1 pixel each; got {size!r}"
+        )
+    return sides[0], sides[1]
+
+
+def _checked_interval(name: str, interval: Sequence[float], limit: float) -> tuple[float, float]:
+    ends = tuple(interval)
+    if len(ends) != 2 or not 0 < ends[0] <= ends[1] <= limit or math.isinf(ends[1]):
+        top = "" if math.isinf(limit) else f" <= {limit:g}"
+        raise ValueError(
+            f"{name} must be (least, greatest) with 0 < least <= greatest{top}; got {interval!r}"
+        )
+    return float(ends[0]), float(ends[1])
+
+
+def _checked_numbers(name: str, numbers: float | Sequence[float]) -> tuple[float, ...]:
+    values = (numbers,) if isinstance(numbers, (int, float)) else tuple(numbers)
+    values = tuple(float(value) for value in values)
+    if not values or not all(math.isfinite(value) for value in values):
+        raise ValueError(f"{name} must be one number for each channel; got {numbers!r}")
+    return values
+
+
+def _checked_generator(generator: torch.Generator | None) -> torch.Generator | None:
+    if generator is not None and generator.device.type != "cpu":
+        raise ValueError(
+            f"generator is on {generator.device}; expected a CPU generator, so that one seed gives "
+            "the same boxes on every device: torch.Generator()"
+        )
+    return generator
