@@ -32,6 +32,7 @@ from packer.recipe import Recipe
 from packer.rejects import describe_rejects, reject_count_max, write_rejects
 from packer.sources import SourceOptions, scan_source
 from packer.sources.items import Reject
+from packer.sources.walk import readable_path
 from packer.workspace import TargetLock, TaskPlan, TaskReport, Workspace
 from readers.machine import core_count, local_rank_count, mount_of
 from readers.store.layout import MANIFEST_NAME, REJECTS_NAME
@@ -410,6 +411,8 @@ def _check_rejects(
         return
     write_rejects(workspace.reject_list, rejects)
     if len(rejects) == found:
+        # There is no work to lose, and what is put right next is often the command itself.
+        workspace.forget()
         advice = "Nothing is left to store."
     else:
         advice = (
@@ -464,7 +467,7 @@ def _frame_notes(reports: list[TaskReport]) -> tuple[str, ...]:
     frames = {path: n for report in reports for path, n in report.extra_frame_counts.items()}
     if not frames:
         return ()
-    names = ", ".join(f"{os.fsdecode(path)} ({n})" for path, n in list(frames.items())[:5])
+    names = ", ".join(f"{readable_path(path)} ({n})" for path, n in list(frames.items())[:5])
     more = ", ..." if len(frames) > 5 else ""
     return (
         f"{len(frames):,} files hold more than one picture; the first of each is stored, "

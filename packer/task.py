@@ -14,6 +14,7 @@ from packer.errors import RejectedItemError
 from packer.prepare import Prepared, prepare_image
 from packer.recipe import Recipe
 from packer.sources.items import RawItem, Reject
+from packer.sources.walk import readable_path
 from packer.workspace import TaskPlan, TaskReport, Workspace
 from readers.store.codecs import OriginalImage
 from readers.store.errors import CodecError, ImageError
@@ -54,7 +55,7 @@ def build_shard(
         for done, item in enumerate(items, 1):
             reason = _add(writer, item, plan, recipe, report)
             if reason is not None:
-                reject = Reject(key=item.key, path=os.fsdecode(item.path), reason=reason)
+                reject = Reject(key=item.key, path=readable_path(item.path), reason=reason)
                 report.rejects.append(reject)
                 if plan.stops_at_reject:
                     raise RejectedItemError(f"{reject.path}: {reason}")

@@ -153,9 +153,9 @@ class Workspace:
             return None
         return report
 
-    def forget_report(self, number: int) -> None:
-        """Have a shard made again."""
-        (self.folder / "reports" / f"{number:05d}").unlink(missing_ok=True)
+    def forget(self) -> None:
+        """Have the next build begin anew, whatever its settings; the reject list stays."""
+        (self.folder / "plan.json").unlink(missing_ok=True)
 
     def remove(self) -> None:
         """Remove everything. Killed on the way, what is left still says whether it was published.

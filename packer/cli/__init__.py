@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import signal
 import sys
 from typing import Any
@@ -18,6 +17,7 @@ _COMMANDS = {
     "info": "packer.cli.inspect",
     "verify": "packer.cli.inspect",
     "get": "packer.cli.inspect",
+    "doctor": "packer.cli.doctor",
 }
 
 EXIT_INTERRUPTED = 130
@@ -53,6 +53,7 @@ class LazyGroup(click.Group):
         except (BuildError, StoreError) as error:
             raise click.ClickException(printable(str(error))) from error
         except OSError as error:
+            # Who reads our output has seen enough, as `head` does: click ends without a word.
             if error.errno is None or isinstance(error, BrokenPipeError):
                 raise
             where = f"{error.filename}: " if error.filename else ""
@@ -92,8 +93,4 @@ def main() -> None:
         status = EXIT_INTERRUPTED
     except Terminated:
         status = EXIT_TERMINATED
-    except BrokenPipeError:
-        # Who read our output has seen enough, as `head` does. Nor may the flush at exit fail.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 1
     sys.exit(status)

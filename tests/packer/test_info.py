@@ -1,0 +1,55 @@
+"""What a store says of itself, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from packer.build import content_sha256
+from packer.info import describe, info
+from readers.store.errors import StoreNotFoundError
+from readers.store.manifest import read_manifest
+
+
+def test_info_is_the_manifest_with_size_and_digest(shards):
+    """Every key of the manifest as JSON can hold it, and three that follow from it."""
+    found = json.loads(json.dumps(info(shards)))
+    manifest = json.loads((shards / "manifest.json").read_bytes())
+    assert {name: found[name] for name in manifest} == manifest
+    assert set(found) - set(manifest) == {"path", "bytes", "content_sha256"}
+    assert found["path"] == str(shards)
+    assert found["bytes"] == sum(path.stat().st_size for path in shards.glob("shard-*"))
+    assert found["content_sha256"] == content_sha256(read_manifest(shards))
+
+
+def test_the_digest_follows_the_content(shards, store):
+    """Other shards, another digest."""
+    assert info(shards)["content_sha256"] != info(store)["content_sha256"]
+
+
+def test_a_description_says_what_a_person_asks_first(shards):
+    """How much of what, made of what and how, which fields, which classes."""
+    lines = describe(shards).splitlines()
+    size = sum(path.stat().st_size for path in shards.glob("shard-*"))
+    assert lines[0] == f"{shards}: 12 samples, {size:,} bytes in 4 shards, format 1.0"
+    assert lines[1] == "source: imagefolder, found 12, rejected 0, ignored 0"
+    assert lines[2].startswith("recipe: size=320, fit=stretch, image=raw, mode=rgb, ")
+    assert lines[3:9] == [
+        "fields:",
+        "  key             text",
+        "  image           image (320, 320, 3) uint8 raw",
+        "  label           label int64",
+        "  original_size   array (2) int32",
+        "  transform       array (2, 3) float32",
+    ]
+    assert lines[9] == "3 classes: ant 4, bee 4, cat 4"
+    assert lines[10].startswith("made with lmdb ")
+    assert lines[11] == f"content {info(shards)['content_sha256']}"
+
+
+def test_what_is_no_store_is_an_error(tmp_path):
+    """For both."""
+    for function in (info, describe):
+        with pytest.raises(StoreNotFoundError, match="nothing there"):
+            function(tmp_path / "none")

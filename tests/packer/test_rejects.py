@@ -1,0 +1,77 @@
+"""The reject list, and the bound on how many there may be."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packer.rejects import describe_rejects, reject_count_max, write_rejects
+from packer.sources.items import Reject
+
+
+@pytest.mark.parametrize(
+    ("limit", "found", "expected"),
+    [
+        ("1%", 99, 0),
+        ("1%", 100, 1),
+        ("0.5%", 1000, 5),
+        ("0.57%", 10_000, 57),
+        ("100%", 7, 7),
+        ("0%", 10**9, 0),
+        (" 3 ", 2, 3),
+        (0, 5, 0),
+        (12, 5, 12),
+    ],
+)
+def test_a_limit_is_a_count_or_a_share_rounded_down(limit, found, expected):
+    """So that a share never allows more than it says."""
+    assert reject_count_max(limit, found) == expected
+
+
+@given(st.decimals(0, 100, places=3), st.integers(0, 10**9))
+def test_shares_are_exact(share, found):
+    """No rounding of floating point: 57 of 100 are 57%."""
+    expected = Fraction(share) * found // 100
+    assert reject_count_max(f"{share}%", found) == expected
+
+
+@pytest.mark.parametrize("limit", ["", "%", "many", "-1", -1, "101%", "-1%", "1.5", "nan%", "inf%"])
+def test_what_is_neither_is_refused(limit):
+    """With the value given."""
+    with pytest.raises(ValueError, match="rejects_max must be a count or a share in"):
+        reject_count_max(limit, 10)
+
+
+def test_the_list_holds_one_json_object_a_line(tmp_path):
+    """Names that are no UTF-8 come back byte for byte; line ends in names stay inside a line."""
+    rejects = [
+        Reject(key=b"a/\xe9.png", path="a/\\xe9.png", reason="empty"),
+        Reject(key="b/\u732b\n.png".encode(), path="list.csv, line 7", reason="not there"),
+    ]
+    write_rejects(tmp_path / "rejects.jsonl", rejects)
+    data = (tmp_path / "rejects.jsonl").read_bytes()
+    assert data.isascii()
+    lines = [json.loads(line) for line in data.splitlines()]
+    assert [line["key"].encode("utf-8", "surrogateescape") for line in lines] == [
+        reject.key for reject in rejects
+    ]
+    assert [line["path"] for line in lines] == ["a/\\xe9.png", "list.csv, line 7"]
+    assert [line["reason"] for line in lines] == ["empty", "not there"]
+    write_rejects(tmp_path / "rejects.jsonl", [])
+    assert (tmp_path / "rejects.jsonl").read_bytes() == b""
+
+
+def test_a_message_names_a_thousand_and_where_the_rest_is(tmp_path):
+    """A terminal is not flooded with a million lines, and nothing is kept back."""
+    rejects = [Reject(key=b"", path=f"{n}.png", reason="empty") for n in range(1002)]
+    lines = describe_rejects(rejects, tmp_path / "rejects.jsonl").splitlines()
+    assert lines[:2] == ["  0.png: empty", "  1.png: empty"]
+    assert lines[999:] == [
+        "  999.png: empty",
+        f"  and 2 more: all are listed in {tmp_path / 'rejects.jsonl'}",
+    ]
+    assert len(describe_rejects(rejects[:1000], tmp_path).splitlines()) == 1000
