@@ -281,7 +281,7 @@ class _Records:
             self._reader.unpack(memoryview(record))
         except (CodecError, ImageError) as error:
             at = index - int(self._first[number])
-            raise ShardError(self._shards[number][0], str(error), at) from error
+            raise ShardError.at(self._shards[number][0], str(error), at) from error
         return time.perf_counter() - started, length
 
 

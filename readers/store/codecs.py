@@ -8,7 +8,8 @@ stranger's file.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import msgspec
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.store.errors import CodecError, ImageError
-from readers.store.schema import ITEM_DTYPES, Field
+from readers.store.schema import ITEM_DTYPES, SIDE_MAX, Field
 
 Items = tuple[int, ...]
 
@@ -41,7 +42,13 @@ class OriginalImage:
 
 
 class Codec(Protocol):
-    """Turns one value of variable size into header items and a payload, and back."""
+    """Turns one value of variable size into header items and a payload, and back.
+
+    Attributes:
+        gives_views: Whether `decode` gives arrays over the payload's memory.
+    """
+
+    gives_views: bool
 
     def item_names(self, field: Field) -> tuple[tuple[str, str], ...]:
         """(name, dtype) of each header item, besides the end of the payload."""
@@ -50,7 +57,7 @@ class Codec(Protocol):
         """Header items and payload of a value. Raises CodecError."""
 
     def decode(self, field: Field, items: Items, payload: memoryview) -> Any:
-        """The value, owning its memory. Raises CodecError or ImageError."""
+        """The value; see `gives_views`. Raises CodecError or ImageError."""
 
 
 def free_axes(field: Field) -> tuple[tuple[str, int], ...]:
@@ -61,6 +68,8 @@ def free_axes(field: Field) -> tuple[tuple[str, int], ...]:
 
 class _Pixels:
     """Images and arrays as their elements in C order."""
+
+    gives_views = True
 
     def item_names(self, field: Field) -> tuple[tuple[str, str], ...]:
         dtype = (("dtype", "uint8"),) if field.dtype is None else ()
@@ -74,22 +83,20 @@ class _Pixels:
         return tuple(items), array.reshape(-1).view(np.uint8).data
 
     def decode(self, field: Field, items: Items, payload: memoryview) -> NDArray[Any]:
-        shape, dtype = list(field.shape), field.dtype
-        axes = free_axes(field)
-        for (_, axis), extent in zip(axes, items, strict=False):
-            shape[axis] = extent
-        if dtype is None:
-            if not 0 <= items[-1] < len(ITEM_DTYPES):
-                raise CodecError(f"element type {items[-1]}, expected [0, {len(ITEM_DTYPES)})")
-            dtype = ITEM_DTYPES[items[-1]]
-        need = math.prod(shape) * np.dtype(dtype).itemsize  # type: ignore[arg-type]
+        shape, dtype = _recorded_shape(field, items)
+        need = math.prod(shape) * np.dtype(dtype).itemsize
         if need != len(payload):
             raise CodecError(f"{len(payload)} bytes, expected {need} for {shape} of {dtype}")
-        return np.frombuffer(payload, little(dtype)).reshape(shape).copy()  # type: ignore[arg-type]
+        try:
+            return np.frombuffer(payload, little(dtype)).reshape(shape)
+        except ValueError as error:  # Without elements, the other sides may be beyond all numbers.
+            raise CodecError(f"sides {shape}: {error}") from error
 
 
 class _Original:
     """Images as their own files' bytes, decoded when they are read."""
+
+    gives_views = False
 
     def item_names(self, field: Field) -> tuple[tuple[str, str], ...]:
         return (*_PIXELS.item_names(field), ("orientation", "uint8"))
@@ -108,19 +115,25 @@ class _Original:
     def decode(self, field: Field, items: Items, payload: memoryview) -> NDArray[Any]:
         from readers.store.decode import decode_image, read_header
 
-        size = list(field.shape)
-        for (_, axis), extent in zip(free_axes(field), items, strict=False):
-            size[axis] = extent
+        *items_of_pixels, orientation = items
+        size, dtype = _recorded_shape(field, items_of_pixels)
+        if not 1 <= orientation <= 8:
+            raise CodecError(f"orientation {orientation}, expected [1, 8]")
         # The record says how large the picture is, so a bomb behind it is refused undecoded.
-        header = read_header(payload, pixels_max=max(1, (size[0] or 0) * (size[1] or 0)))
+        header = read_header(payload, pixels_max=max(1, size[0] * size[1]))
+        # It also says how the picture is turned, however a later Pillow may read the file's EXIF.
+        header = replace(header, orientation=orientation)
         pixels = decode_image(payload, field.mode or "rgb", header)
-        if list(pixels.shape) != size:
-            raise ImageError(f"decoded to {list(pixels.shape)}, expected {size}")
+        if list(pixels.shape) != size or pixels.dtype.name != dtype:
+            found = f"{list(pixels.shape)} of {pixels.dtype.name}"
+            raise ImageError(f"decoded to {found}, expected {size} of {dtype}")
         return pixels
 
 
 class _Text:
     """Text as UTF-8; bytes that are no UTF-8 (names of files) survive as surrogates."""
+
+    gives_views = False
 
     def item_names(self, field: Field) -> tuple[tuple[str, str], ...]:
         return ()
@@ -130,7 +143,10 @@ class _Text:
             return (), value
         if not isinstance(value, str):
             raise CodecError(f"expected text, found {type(value).__name__}")
-        return (), value.encode("utf-8", "surrogateescape")
+        try:
+            return (), value.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as error:
+            raise CodecError(f"not UTF-8: {error}") from error
 
     def decode(self, field: Field, items: Items, payload: memoryview) -> str:
         return str(payload, "utf-8", "surrogateescape")
@@ -139,13 +155,15 @@ class _Text:
 class _Json:
     """Open-ended attributes as JSON."""
 
+    gives_views = False
+
     def item_names(self, field: Field) -> tuple[tuple[str, str], ...]:
         return ()
 
     def encode(self, field: Field, value: Any) -> tuple[Items, bytes | memoryview]:
         try:
             return (), msgspec.json.encode(value)
-        except (TypeError, msgspec.EncodeError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise CodecError(f"not JSON: {error}") from error
 
     def decode(self, field: Field, items: Items, payload: memoryview) -> Any:
@@ -157,6 +175,8 @@ class _Json:
 
 class _Bytes:
     """Bytes, as they are."""
+
+    gives_views = False
 
     def item_names(self, field: Field) -> tuple[tuple[str, str], ...]:
         return ()
@@ -194,15 +214,30 @@ def little(dtype: str) -> np.dtype[Any]:
 
 def fitting_array(field: Field, value: Any) -> NDArray[Any]:
     """The value as a C-contiguous little-endian array, or a CodecError that says what is wrong."""
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError) as error:  # Lists of unequal lengths.
+        raise CodecError(f"no array: {error}") from error
     _check_extents(field, array.shape, array.dtype.name)
     return np.ascontiguousarray(array, little(array.dtype.name))
+
+
+def _recorded_shape(field: Field, items: Sequence[int]) -> tuple[list[int], str]:
+    """Shape and element type of a value, from its field and header items. Raises CodecError."""
+    extents = dict(zip((axis for _, axis in free_axes(field)), items, strict=False))
+    shape = [extents[axis] if side is None else side for axis, side in enumerate(field.shape)]
+    if field.dtype is not None:
+        return shape, field.dtype
+    if not 0 <= items[-1] < len(ITEM_DTYPES):
+        raise CodecError(f"element type {items[-1]}, expected [0, {len(ITEM_DTYPES)})")
+    return shape, ITEM_DTYPES[items[-1]]
 
 
 def _check_extents(field: Field, shape: tuple[int, ...], dtype: str) -> None:
     expected = ", ".join("any" if side is None else str(side) for side in field.shape)
     fits = len(shape) == len(field.shape) and all(
-        want is None or want == side for want, side in zip(field.shape, shape, strict=True)
+        0 <= side <= SIDE_MAX if want is None else want == side
+        for want, side in zip(field.shape, shape, strict=True)
     )
     if not fits:
         raise CodecError(f"shape {tuple(shape)}, expected ({expected})")

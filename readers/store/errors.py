@@ -19,6 +19,10 @@ where the place is not known: their text is the reason alone, and who knows the 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class StoreError(Exception):
@@ -56,29 +60,23 @@ class UnknownKeyError(StoreError, KeyError):
 class ShardError(StoreError):
     """A shard file is missing, truncated, swapped, damaged or crafted.
 
+    Made of a message alone, it crosses from any process by whatever way errors cross.
+
     Attributes:
-        path: The shard file.
+        path: The shard file, or None when it is not known.
         position: Position of the sample in its shard, or None when the file as a whole is meant.
     """
 
-    def __init__(self, path: str | Path, message: str, position: int | None = None) -> None:
-        self.path = Path(path)
-        self.position = position
+    path: Path | None = None
+    position: int | None = None
+
+    @classmethod
+    def at(cls, path: str | Path, message: str, position: int | None = None) -> Self:
+        """The error of a shard, or of one sample in it."""
         place = str(path) if position is None else f"{path}, sample {position} of the shard"
-        super().__init__(f"{place}: {message}")
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # Errors cross from loader workers; the default would call __init__ with the one message.
-        return (_rebuild_shard_error, (type(self), self.path, self.args[0], self.position))
-
-
-def _rebuild_shard_error(
-    kind: type[ShardError], path: Path, message: str, position: int | None
-) -> ShardError:
-    error = kind.__new__(kind)
-    error.args = (message,)
-    error.path, error.position = path, position
-    return error
+        error = cls(f"{place}: {message}")
+        error.path, error.position = Path(path), position
+        return error
 
 
 class ChecksumError(ShardError):

@@ -26,6 +26,8 @@ MANIFEST_BYTES_MAX = 64 * 2**20
 """A manifest larger than this is refused before it is parsed; 100,000 shards take 25 MB."""
 
 _POSITION = struct.Struct(">Q")
+POSITION_BYTES = _POSITION.size
+"""Size of a key of `samples`, and of a value of `keys`."""
 
 
 def shard_name(number: int) -> str:
@@ -38,7 +40,7 @@ def key_from_index(position: int) -> bytes:
     return _POSITION.pack(position)
 
 
-def index_from_key(key: bytes) -> int:
+def index_from_key(key: bytes | memoryview) -> int:
     """The position that `key_from_index` packed."""
     return int(_POSITION.unpack(key)[0])
 

@@ -124,6 +124,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             raise ManifestError(f"{self.sample_count} samples, but its shards hold {total}")
         if len({shard.file for shard in self.shards}) != len(self.shards):
             raise ManifestError("a shard file is listed twice")
+        for name, count in self.splits.items():
+            if count < 0:
+                raise ManifestError(f"split {name!r} of {count} samples, expected none or more")
         if self.splits and sum(self.splits.values()) != self.sample_count:
             raise ManifestError(
                 f"splits of {sum(self.splits.values())} samples in all, "
@@ -143,7 +146,7 @@ def read_manifest(path: str | Path) -> Manifest:
     path = Path(path)
     file = path / MANIFEST_NAME
     try:
-        with open(file, "rb") as stream:
+        with open(file, "rb", opener=_open_at_once) as stream:
             data = stream.read(MANIFEST_BYTES_MAX + 1)
     except NotADirectoryError as error:
         raise StoreNotFoundError(
@@ -151,13 +154,21 @@ def read_manifest(path: str | Path) -> Manifest:
         ) from error
     except FileNotFoundError as error:
         raise _absent(path) from error
+    except OSError as error:
+        raise ManifestError(f"{file}: {error.strerror}; expected a file to read.") from error
     if len(data) > MANIFEST_BYTES_MAX:
         raise ManifestError(f"{file}: over {MANIFEST_BYTES_MAX} bytes; not a manifest of ours")
     return parse_manifest(data, file)
 
 
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file for reading; without O_NONBLOCK, a pipe of its name would wait for a writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def _absent(path: Path) -> StoreNotFoundError | StoreIncompleteError:
-    working = path.with_name(path.name + BUILDING_SUFFIX)
+    # The path may be ".", which has no name.
+    working = Path(os.path.abspath(path) + BUILDING_SUFFIX)
     if working.is_dir():
         return StoreIncompleteError(
             f"{path}: its build did not finish ({working.name} is there). "
@@ -183,7 +194,9 @@ def parse_manifest(data: bytes, place: str | Path) -> Manifest:
     try:
         # Not msgspec's decoder: class names may hold surrogates, which it refuses.
         tree = json.loads(data)
-        version = msgspec.convert(tree["format"], FormatVersion)
+        # All three must be there: the defaults are for writing.
+        found = {key: tree["format"][key] for key in FormatVersion.__struct_fields__}
+        version = msgspec.convert(found, FormatVersion)
     except (ValueError, RecursionError, KeyError, TypeError, msgspec.ValidationError) as error:
         raise ManifestError(
             f"{place}: not a manifest ({error}). Expected JSON with a 'format'; "

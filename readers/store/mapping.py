@@ -11,6 +11,7 @@ import ctypes
 import mmap
 import os
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,31 +53,30 @@ class FileRange:
 
     def __init__(self, sizes: Sequence[int]) -> None:
         steps = [-(-size // mmap.PAGESIZE) * mmap.PAGESIZE for size in sizes]
-        ends = np.cumsum([0, *steps], dtype=np.int64)
-        self.starts: NDArray[np.int64] = ends[:-1]
-        self._sizes = tuple(sizes)
-        length = max(int(ends[-1]), mmap.PAGESIZE)
+        # Python's integers: a wrapped sum of crafted sizes would map files over other memory.
+        ends = list(accumulate(steps, initial=0))
+        length = max(ends[-1], mmap.PAGESIZE)
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
         try:
             # NOTE [ lifetime of the range ]: the Python object owns the addresses and unmaps them
             # all, shards included, when the last array over them is gone. It is never closed.
             owner = mmap.mmap(-1, length, flags=flags, prot=0)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, OverflowError) as error:
             raise MemoryError(
                 f"cannot reserve {length} bytes of addresses for the store ({error}); "
                 "raise the limit on address space: ulimit -v unlimited"
             ) from error
+        self.starts: NDArray[np.int64] = np.array(ends[:-1], np.int64)
+        self._sizes = tuple(sizes)
         self.data: NDArray[np.uint8] = np.frombuffer(owner, np.uint8)
         self.address = int(self.data.ctypes.data)
 
-    def map_file(self, number: int, descriptor: int, *, read_ahead: bool = False) -> None:
+    def map_file(self, number: int, descriptor: int) -> None:
         """Map an open file at its place. Doing so twice, or in two threads at once, is harmless.
 
         Args:
             number: Which of the files.
             descriptor: The open file; it may be closed afterwards.
-            read_ahead: Let the kernel read neighbours of a page that is asked for. A shuffled pass
-                does not want them.
         """
         address = self.address + int(self.starts[number])
         size = self._sizes[number]
@@ -86,8 +86,25 @@ class FileRange:
         if found != address:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
-        if not read_ahead:
-            _libc.madvise(address, size, mmap.MADV_RANDOM)
+
+    def expect_random_reads(self, number: int) -> None:
+        """Have the kernel read no neighbours of a page that is asked for.
+
+        A shuffled pass does not want them. What it does want in one piece, `will_need` says.
+        """
+        address = self.address + int(self.starts[number])
+        _libc.madvise(address, self._sizes[number], mmap.MADV_RANDOM)
+
+    def will_need(self, start: int, byte_count: int) -> None:
+        """Have the kernel read a part of a mapped file ahead of use, in large pieces.
+
+        Args:
+            start: Where it begins in the range, in bytes.
+            byte_count: Its length.
+        """
+        first = start // mmap.PAGESIZE * mmap.PAGESIZE
+        length = start + byte_count - first
+        _libc.madvise(self.address + first, length, mmap.MADV_WILLNEED)
 
     def file(self, number: int) -> NDArray[np.uint8]:
         """The bytes of one file's place, read-only."""

@@ -150,9 +150,9 @@ class PageFile:
         budget = self._page_count
         stack = [database.root]
         while stack:
-            budget -= 1
-            if budget < 0:
+            if len(stack) > budget:
                 raise CodecError(f"a tree with more pages than the file's {self._page_count}")
+            budget -= 1
             start, flags, nodes = self._page(stack.pop())
             if flags & _LEAF:
                 for node in nodes:

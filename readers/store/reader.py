@@ -13,10 +13,12 @@ import weakref
 from bisect import bisect_right
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.store.codecs import little
 from readers.store.errors import ShardError
 from readers.store.layout import MANIFEST_NAME
 from readers.store.manifest import Manifest, read_manifest
@@ -48,6 +50,11 @@ class StoreReader:
         self._first_samples = self.first_samples.tolist()
         self.range = FileRange([shard.bytes for shard in manifest.shards])
         self._shards: list[ShardReader | None] = [None] * len(counts)
+        self._is_open = np.zeros(len(counts), bool)
+        self._column_dtypes = {item.name: item.dtype for item in self.layout.columns}
+        # Place in the range of each shard's array, by name: -1 when it has none, -2 when it is not
+        # known yet. Threads may fill it in side by side: they find the same.
+        self._places: dict[str, NDArray[np.int64]] = {}
 
     def shard(self, number: int) -> ShardReader:
         """One shard, opened and checked when this process first asks for it.
@@ -58,6 +65,7 @@ class StoreReader:
         shard = self._shards[number]
         if shard is None:
             shard = self._shards[number] = self._open(number)
+            self._is_open[number] = True
         return shard
 
     def _open(self, number: int) -> ShardReader:
@@ -67,10 +75,13 @@ class StoreReader:
         try:
             self.range.map_file(number, descriptor)
         except OSError as error:
-            raise ShardError(path, f"cannot be mapped: {error.strerror}") from error
+            raise ShardError.at(path, f"cannot be mapped: {error.strerror}") from error
         finally:
             os.close(descriptor)
-        return ShardReader(path, self.range.file(number), info, self.layout)
+        # Checking goes through the index from end to end, with the kernel reading ahead.
+        shard = ShardReader(path, self.range.file(number), info, self.layout)
+        self.range.expect_random_reads(number)
+        return shard
 
     def shards(self) -> Iterable[ShardReader]:
         """All shards, in order."""
@@ -81,22 +92,82 @@ class StoreReader:
         number = bisect_right(self._first_samples, index) - 1
         return self.shard(number), index - self._first_samples[number]
 
-    def record_starts(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where the records of many samples begin in the mapped range, in bytes.
+    def record_spans(
+        self, indices: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where the records of many samples begin in the mapped range, and their lengths, in bytes.
 
         Their shards are opened, so the addresses may be read.
         """
+        numbers = self._shard_numbers(indices)
+        positions = indices - self.first_samples[numbers]
+        starts = self._taken("offset", "uint64", numbers, positions).astype(np.int64)
+        lengths = self._taken("length", "uint32", numbers, positions).astype(np.int64)
+        return starts + self.range.starts[numbers], lengths
+
+    def column(self, name: str, indices: NDArray[np.int64]) -> NDArray[Any]:
+        """One number of many samples, out of the index: a scalar field, or the extent of an image.
+
+        Raises:
+            KeyError: There is no such column.
+        """
+        numbers = self._shard_numbers(indices)
+        positions = indices - self.first_samples[numbers]
+        return self._taken(name, self._column_dtypes[name], numbers, positions)
+
+    def _shard_numbers(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The shard of each sample. All of them are opened."""
         if len(self._shards) == 1:
-            return self.shard(0).offsets[indices].astype(np.int64)
-        numbers = np.searchsorted(self.first_samples, indices, side="right") - 1
-        starts = np.empty(len(indices), np.int64)
-        for number in np.unique(numbers):
+            numbers = np.zeros(len(indices), np.int64)
+        else:
+            numbers = np.searchsorted(self.first_samples, indices, side="right") - 1
+        if not self._is_open[numbers].all():
+            for number in np.unique(numbers).tolist():
+                self.shard(number)
+        return numbers
+
+    def _taken(
+        self,
+        name: str,
+        dtype: str,
+        numbers: NDArray[np.int64],
+        positions: NDArray[np.int64],
+    ) -> NDArray[Any]:
+        """Elements of an index array of several shards.
+
+        The arrays lie in the mapped range, so one look-up serves all shards, and processes share
+        them. A short array has no aligned place there, and is looked up shard by shard.
+        """
+        item_bytes = np.dtype(dtype).itemsize
+        places = self._places.get(name)
+        if places is None:
+            places = self._places[name] = np.full(len(self._shards), -2, np.int64)
+        known = places[numbers]
+        if (known == -2).any():
+            for number in np.unique(numbers[known == -2]).tolist():
+                places[number] = self._place(self._index_array(number, name), item_bytes)
+            known = places[numbers]
+        if (known >= 0).all():
+            whole = self.range.data[: len(self.range.data) // item_bytes * item_bytes]
+            taken: NDArray[Any] = whole.view(little(dtype))[known + positions]
+            return taken
+        values = np.empty(len(positions), dtype)
+        for number in np.unique(numbers).tolist():
             rows = numbers == number
-            positions = indices[rows] - self.first_samples[number]
-            starts[rows] = self.range.starts[number] + self.shard(int(number)).offsets[
-                positions
-            ].astype(np.int64)
-        return starts
+            values[rows] = self._index_array(number, name)[positions[rows]]
+        return values
+
+    def _index_array(self, number: int, name: str) -> NDArray[Any]:
+        shard = self.shard(number)
+        if name == "offset":
+            return shard.offsets
+        return shard.lengths if name == "length" else shard.columns[name]
+
+    def _place(self, array: NDArray[Any], item_bytes: int) -> int:
+        """Where an array begins in the range, in elements; -1 when that is no whole number."""
+        start = int(array.ctypes.data) - self.range.address
+        is_within = 0 <= start < len(self.range.data)
+        return start // item_bytes if is_within and start % item_bytes == 0 else -1
 
     def find(self, key: bytes) -> int | None:
         """Position in the store of the sample with this text key, or None."""
@@ -128,7 +199,9 @@ def open_store(path: str | Path) -> StoreReader:
     key = (found.st_dev, found.st_ino, found.st_mtime_ns)
     store = _open_stores.get(key)
     if store is None:
-        # A relative path must go on meaning the same folder when the process changes its own.
-        store = StoreReader(Path(os.path.abspath(path)), manifest or read_manifest(path))
+        # The path must go on meaning the same folder when the process changes its own, or when a
+        # link is set to a newer store.
+        folder = Path(os.path.realpath(path))
+        store = StoreReader(folder, manifest or read_manifest(folder))
         _open_stores[key] = store
     return store

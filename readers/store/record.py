@@ -13,6 +13,7 @@ it from many. FORMAT.md has the details.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -128,6 +129,7 @@ def pack_record(layout: RecordLayout, values: Mapping[str, Any]) -> tuple[bytes,
     Raises:
         CodecError: A value is missing or does not fit its field; the text names the field.
     """
+    _check_size(layout.variable_start)
     header: list[Any] = []
     fixed = bytearray(layout.variable_start - layout.header.size)
     payloads: list[bytes | memoryview] = []
@@ -147,8 +149,7 @@ def pack_record(layout: RecordLayout, values: Mapping[str, Any]) -> tuple[bytes,
             else:
                 items, payload = codec_of(field).encode(field, value)
                 end += len(payload)
-                if end > RECORD_BYTES_MAX:
-                    raise CodecError(f"the record would be {end} bytes; at most {RECORD_BYTES_MAX}")
+                _check_size(end)
                 header += [end, *items]
                 payloads.append(payload)
         except CodecError as error:
@@ -156,16 +157,31 @@ def pack_record(layout: RecordLayout, values: Mapping[str, Any]) -> tuple[bytes,
     return b"".join([layout.header.pack(*header), fixed, *payloads]), tuple(header)
 
 
+def _check_size(byte_count: int) -> None:
+    if byte_count > RECORD_BYTES_MAX:
+        raise CodecError(f"the record would be {byte_count} bytes; at most {RECORD_BYTES_MAX}")
+
+
 def _fitting_scalar(field: Field, value: Any) -> Any:
-    number = np.asarray(value)
+    """The value as the Python number that is stored; of a float, the nearest that its type has."""
+    try:
+        number = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise CodecError(f"expected one number, found {value!r}") from error
     if number.shape != ():
         raise CodecError(f"expected one number, found shape {number.shape}")
-    stored = number.astype(field.dtype)
-    if stored != number and not (np.isnan(stored) or stored.dtype.kind == "f"):
+    if number.dtype.kind not in "biuf":
+        raise CodecError(f"expected a number of {field.dtype}, found {value!r}")
+    with np.errstate(invalid="ignore", over="ignore"):
+        stored = number.astype(field.dtype)
+    # Python compares numbers of two types exactly; numpy would round one of them first.
+    exact, kept = number.item(), stored.item()
+    is_near = stored.dtype.kind == "f" and not (math.isinf(kept) and math.isfinite(exact))
+    if kept != exact and not is_near:
         raise CodecError(f"{value!r} does not fit {field.dtype}")
-    if field.names is not None and not 0 <= stored < len(field.names):
+    if field.names is not None and not 0 <= kept < len(field.names):
         raise CodecError(f"{value!r}, expected [0, {len(field.names)}): a position among its names")
-    return stored.item()
+    return kept
 
 
 class RecordReader:
@@ -176,9 +192,14 @@ class RecordReader:
     Args:
         layout: Of the store's schema.
         names: Fields to take, in the order in which they come out. None means all.
+        copies: Whether arrays own their memory. Else those that are stored as they are (raw images,
+            arrays) are read-only views of the record.
     """
 
-    def __init__(self, layout: RecordLayout, names: Iterable[str] | None = None) -> None:
+    def __init__(
+        self, layout: RecordLayout, names: Iterable[str] | None = None, *, copies: bool = True
+    ) -> None:
+        self._copies = copies
         self._unpack_header = layout.header.unpack_from
         self._least = layout.variable_start
         self._has_variable = bool(layout.variable_fields)
@@ -204,28 +225,49 @@ class RecordReader:
                 self._variable.append((name, field, codec_of(field), turn, at + 1, at + 1 + count))
         self._order = dict.fromkeys(wanted)
 
-    def unpack(self, record: memoryview) -> dict[str, Any]:
-        """The chosen fields of one record; arrays own their memory and may be written to.
-
-        Raises:
-            CodecError: The bytes are no record of this layout; the text names the field.
-            ImageError: An image that keeps its file's bytes cannot be decoded.
-        """
+    def _parts(self, record: memoryview) -> tuple[tuple[Any, ...], list[int]]:
+        """The header's items, and where the variable fields begin and end."""
         if len(record) < self._least:
             raise CodecError(f"the record has {len(record)} bytes, expected at least {self._least}")
         header = self._unpack_header(record)
         bounds = [self._least, *(header[at] for at in self._ends)]
         if bounds[-1] != len(record) or any(a > b for a, b in pairwise(bounds)):
             raise CodecError(f"fields end at {bounds}, expected to rise to {len(record)}")
+        return header, bounds
+
+    def encoded(self, record: memoryview) -> tuple[memoryview, int]:
+        """An image that keeps its file's bytes, not decoded, when it is the one chosen field.
+
+        Returns:
+            The file's bytes, in the record, and the EXIF orientation to apply.
+
+        Raises:
+            CodecError: The bytes are no record of this layout.
+        """
+        ((_, field, _, turn, _, last),) = self._variable
+        assert field.codec == "original"
+        header, bounds = self._parts(record)
+        return record[bounds[turn] : bounds[turn + 1]], header[last - 1]
+
+    def unpack(self, record: memoryview) -> dict[str, Any]:
+        """The chosen fields of one record.
+
+        Raises:
+            CodecError: The bytes are no record of this layout; the text names the field.
+            ImageError: An image that keeps its file's bytes cannot be decoded.
+        """
+        header, bounds = self._parts(record)
         values: dict[str, Any] = dict(self._order)
         for name, at in self._scalars:
             values[name] = header[at]
         for name, start, end, dtype, shape in self._fixed:
-            values[name] = np.frombuffer(record[start:end], dtype).reshape(shape).copy()
+            array = np.frombuffer(record[start:end], dtype).reshape(shape)
+            values[name] = array.copy() if self._copies else array
         for name, field, codec, turn, first, last in self._variable:
             payload = record[bounds[turn] : bounds[turn + 1]]
             try:
-                values[name] = codec.decode(field, header[first:last], payload)
+                value = codec.decode(field, header[first:last], payload)
+                values[name] = value.copy() if self._copies and codec.gives_views else value
             except CodecError as error:
                 raise CodecError(f"field {name!r}: {error}") from error
             except ImageError as error:

@@ -30,7 +30,8 @@ ITEM_DTYPES = (
 """Names of the element types of the format. A per-sample dtype is stored as its position here."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-_SIDE_MAX = 2**31 - 1
+SIDE_MAX = 2**31 - 1
+"""Largest extent of an axis."""
 
 
 class Field(
@@ -84,7 +85,7 @@ def _problem(field: Field) -> str | None:
         return "a name is 1 to 64 lower-case letters, digits and underscores, a letter first"
     if field.dtype is not None and field.dtype not in ITEM_DTYPES:
         return f"dtype {field.dtype!r} is not one of {', '.join(ITEM_DTYPES)}"
-    if len(field.shape) > 8 or any(s is not None and not 0 <= s <= _SIDE_MAX for s in field.shape):
+    if len(field.shape) > 8 or any(s is not None and not 0 <= s <= SIDE_MAX for s in field.shape):
         return f"shape {field.shape} must have at most 8 axes, each in [0, 2**31)"
     if field.kind == "image":
         if field.codec is None or len(field.shape) != 3:
@@ -101,6 +102,11 @@ def _problem(field: Field) -> str | None:
         return "an array has a dtype and a shape"
     if field.kind in ("text", "json", "bytes") and (field.shape or field.dtype is not None):
         return f"{field.kind} has neither dtype nor shape"
+    if field.names is not None:
+        if not field.is_scalar:
+            return "only a label or a scalar has names"
+        if np.dtype(field.dtype).kind not in "iu":
+            return f"names need an integer dtype to count them, not {field.dtype}"
     if field.is_fixed and field_bytes(field) > 2**40:
         return f"shape {field.shape} of {field.dtype} is more than 1 TiB"
     return None

@@ -8,9 +8,10 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,15 +25,17 @@ from readers.store.layout import (
     INDEX_DB,
     KEY_DIGEST_BYTES,
     KEYS_DB,
+    POSITION_BYTES,
     SAMPLES_DB,
     digest_from_key,
+    index_from_key,
     key_from_index,
 )
 from readers.store.manifest import ShardInfo
 from readers.store.npy import npy_bytes, npy_view
 from readers.store.pages import PageFile
 from readers.store.record import HeaderItem, RecordLayout, pack_record
-from readers.store.schema import ITEM_DTYPES, Field
+from readers.store.schema import ITEM_DTYPES, Field, Schema
 
 if TYPE_CHECKING:
     import lmdb
@@ -74,6 +77,8 @@ class ShardWriter:
     def _open(self) -> tuple[lmdb.Environment, dict[bytes, Any]]:
         import lmdb
 
+        # LMDB would go on with what a build that was killed has left.
+        self._path.unlink(missing_ok=True)
         with _DiskErrors(self._path):
             env = lmdb.open(
                 os.fspath(self._path),
@@ -156,7 +161,7 @@ class ShardWriter:
             if a == b:
                 raise CodecError(f"samples {first} and {second} of the shard have the same key")
         keys = [(digest, key_from_index(at)) for digest, at in digests]
-        self._put(KEYS_DB, keys, len(keys) * (KEY_DIGEST_BYTES + 8))
+        self._put(KEYS_DB, keys, len(keys) * (KEY_DIGEST_BYTES + POSITION_BYTES))
 
         arrays = {
             "offset": np.array(offsets, "<u8"),
@@ -165,7 +170,7 @@ class ShardWriter:
         }
         for item, column in zip(self._layout.columns, self._columns, strict=True):
             arrays[_column_key(item)] = np.array(column, little(item.dtype))
-        identity = self._identity(arrays, digests)
+        identity = _identity(self._layout.schema, arrays["length"], arrays["crc32"], keys)
         arrays["identity"] = np.frombuffer(identity, np.uint8)
         entries = sorted((name.encode(), npy_bytes(array)) for name, array in arrays.items())
         self._put(INDEX_DB, entries, sum(len(value) for _, value in entries))
@@ -202,18 +207,24 @@ class ShardWriter:
         assert lengths == self._lengths
         return [offset for _, offset, _ in entries]
 
-    def _identity(self, arrays: dict[str, NDArray[Any]], digests: list[tuple[bytes, int]]) -> bytes:
-        schema = json.dumps(self._layout.schema.as_builtins(), sort_keys=True).encode()
-        digest = hashlib.sha256(schema)
-        digest.update(arrays["length"].tobytes() + arrays["crc32"].tobytes())
-        for key, at in digests:
-            digest.update(key + key_from_index(at))
-        return digest.digest()
-
     def abort(self) -> None:
         """Close and remove the unfinished file."""
         self._env.close()
         self._path.unlink(missing_ok=True)
+
+
+def _identity(
+    schema: Schema,
+    lengths: NDArray[Any],
+    checksums: NDArray[Any],
+    keys: Iterable[tuple[bytes, bytes]],
+) -> bytes:
+    """What tells a shard from any other, 32 bytes: of its schema, its records and its keys."""
+    digest = hashlib.sha256(json.dumps(schema.as_builtins(), sort_keys=True).encode())
+    digest.update(lengths.tobytes() + checksums.tobytes())
+    for key, position in keys:
+        digest.update(key + position)
+    return digest.digest()
 
 
 class _DiskErrors:
@@ -277,13 +288,19 @@ def open_shard_file(path: Path, info: ShardInfo) -> int:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         reason = "is a symbolic link" if error.errno == errno.ELOOP else error.strerror
-        raise ShardError(
+        raise ShardError.at(
             path, f"{reason}; expected a file of {info.bytes} bytes. Copy the store again."
         ) from error
     found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or found.st_size != info.bytes:
+    if not stat.S_ISREG(found.st_mode):
         os.close(descriptor)
-        raise ShardError(
+        kind = "a folder" if stat.S_ISDIR(found.st_mode) else "a pipe or device"
+        raise ShardError.at(
+            path, f"is {kind}; expected a file of {info.bytes} bytes. Copy the store again."
+        )
+    if found.st_size != info.bytes:
+        os.close(descriptor)
+        raise ShardError.at(
             path,
             f"{found.st_size} bytes, expected {info.bytes}. The file was cut short, changed or "
             "replaced after the store was published; copy the store again.",
@@ -309,6 +326,7 @@ class ShardReader:
         lengths: Bytes of each record, uint32.
         checksums: CRC-32 of each record, uint32.
         columns: One array for each scalar and each extent, by name.
+        identity: What it says of itself, as the manifest does.
 
     Raises:
         ShardError: The file is damaged, crafted or another shard's.
@@ -319,7 +337,7 @@ class ShardReader:
     ) -> None:
         self.path = path
         self._data = memoryview(data)  # type: ignore[arg-type]
-        self._layout = layout
+        self.layout = layout
         try:
             self._pages = PageFile(self._data)
             self._keys = self._pages.database(KEYS_DB)
@@ -327,10 +345,10 @@ class ShardReader:
                 bytes(key): (start, size)
                 for key, start, size in self._pages.entries(self._pages.database(INDEX_DB))
             }
-            identity = self._array(index, "identity", "uint8", _IDENTITY_BYTES)
-            if identity.tobytes().hex() != info.identity:
+            self.identity = self._array(index, "identity", "uint8", _IDENTITY_BYTES).tobytes()
+            if self.identity.hex() != info.identity:
                 raise CodecError(
-                    f"identity {identity.tobytes().hex()[:16]}..., expected "
+                    f"identity {self.identity.hex()[:16]}..., expected "
                     f"{info.identity[:16]}...: it is another shard, or of another build"
                 )
             count = info.sample_count
@@ -345,7 +363,7 @@ class ShardReader:
             for field in layout.schema.fields:
                 _check_columns(field, self.columns, self.lengths)
         except CodecError as error:
-            raise ShardError(
+            raise ShardError.at(
                 path, f"{error}. The file was damaged or replaced; copy the store again."
             ) from error
 
@@ -368,11 +386,13 @@ class ShardReader:
             if found is None:
                 return None
             start, size = found
-            position = int.from_bytes(self._data[start : start + size], "big")
-            if size != 8 or position >= len(self.offsets):
+            if size != POSITION_BYTES:
+                raise CodecError(f"a key's position in {size} bytes, expected {POSITION_BYTES}")
+            position = index_from_key(self._data[start : start + size])
+            if position >= len(self.offsets):
                 raise CodecError(f"key at position {position}, expected [0, {len(self.offsets)})")
         except CodecError as error:
-            raise ShardError(self.path, f"{error}. The file was damaged.") from error
+            raise ShardError.at(self.path, f"{error}. The file was damaged.") from error
         return position
 
     def record(self, position: int) -> memoryview:
@@ -386,7 +406,7 @@ class ShardReader:
 
         found, expected = crc32(self.record(position)), int(self.checksums[position])
         if found != expected:
-            raise ChecksumError(
+            raise ChecksumError.at(
                 self.path,
                 f"checksum {found:08x}, expected {expected:08x}. The record changed after it was "
                 "built.",
@@ -430,7 +450,7 @@ def _check_columns(
     if field.codec == "original" or field.kind not in ("image", "array"):
         return
     free = [array for name, array in columns.items() if _is_extent(field, name)]
-    known = float(np.prod([side for side in field.shape if side is not None]))
+    known = float(math.prod(side for side in field.shape if side is not None))
     item_bytes = 1 if field.dtype is None else np.dtype(field.dtype).itemsize
     for rows in _blocks(len(lengths)):
         # float64 cannot overflow here, and is exact far beyond the largest record.
@@ -469,7 +489,7 @@ def _blocks(count: int) -> Iterator[slice]:
 
 
 def check_against_lmdb(path: Path, reader: ShardReader) -> None:
-    """Hold the index of a shard against LMDB's own answers: offsets, lengths, order, keys.
+    """Hold a shard's index against LMDB's own answers: offsets, lengths, order, keys, identity.
 
     Raises:
         ShardError: LMDB cannot open the file, or says otherwise than its index.
@@ -490,14 +510,21 @@ def check_against_lmdb(path: Path, reader: ShardReader) -> None:
                 for database, name in ((samples, "samples"), (keys, "keys")):
                     entries = transaction.stat(database)["entries"]
                     if entries != count:
-                        raise ShardError(path, f"{entries} {name} by LMDB, expected {count}")
+                        raise ShardError.at(path, f"{entries} {name} by LMDB, expected {count}")
                 for at, (key, value) in enumerate(transaction.cursor(samples)):
                     if bytes(key) != key_from_index(at) or value != reader.record(at):
-                        raise ShardError(path, "LMDB finds another record than the index", at)
-                positions = sorted(bytes(value) for _, value in transaction.cursor(keys))
-                if positions != [key_from_index(at) for at in range(count)]:
-                    raise ShardError(path, "the keys do not lead to every sample once")
+                        raise ShardError.at(path, "LMDB finds another record than the index", at)
+                pairs = [(bytes(key), bytes(value)) for key, value in transaction.cursor(keys)]
+                if sorted(value for _, value in pairs) != list(map(key_from_index, range(count))):
+                    raise ShardError.at(path, "the keys do not lead to every sample once")
+                schema = reader.layout.schema
+                if reader.identity != _identity(schema, reader.lengths, reader.checksums, pairs):
+                    raise ShardError.at(
+                        path,
+                        "its identity is not that of the manifest's schema and its own records; "
+                        "one of the two was changed after the build",
+                    )
         finally:
             env.close()
     except lmdb.Error as error:
-        raise ShardError(path, f"LMDB cannot read it: {error}") from error
+        raise ShardError.at(path, f"LMDB cannot read it: {error}") from error
