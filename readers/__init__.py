@@ -11,7 +11,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from readers.collate import collate as collate
     from readers.dataset import LMDBDataset as LMDBDataset
     from readers.loader import LoaderConfig as LoaderConfig
     from readers.loader import make_loader as make_loader
@@ -21,7 +20,6 @@ _HOMES = {
     "LMDBDataset": "readers.dataset",
     "LoaderConfig": "readers.loader",
     "StoreError": "readers.store.errors",
-    "collate": "readers.collate",
     "make_loader": "readers.loader",
 }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, RandomSampler, Sampler
 
 from readers.collate import collate
 from readers.machine import local_rank_count, physical_core_count
@@ -101,10 +101,13 @@ def make_loader(
             "drop_last=False."
         )
     config = LoaderConfig.tuned(workers)
+    if sampler is None and train:
+        # Its own generator: the loader draws from the one it is given as often as it starts
+        # workers, and the order would come to depend on how many there are.
+        sampler = RandomSampler(dataset, generator=torch.Generator().manual_seed(seed))  # type: ignore[arg-type]
     loader = DataLoader(
         dataset,
         batch_size,
-        shuffle=train if sampler is None else None,
         sampler=sampler,
         drop_last=drop_last,
         num_workers=config.workers,

@@ -40,6 +40,16 @@ class GatheredSamples(Sequence[Any]):
         self._as_numpy = as_numpy
         self._made: list[Any] | None = None
 
+    def part(self, start: int, stop: int) -> GatheredSamples:
+        """The samples in [start, stop), over the same memory."""
+        return GatheredSamples(
+            {name: values[start:stop] for name, values in self._batch.items()},
+            self._names,
+            stop - start,
+            as_tuples=self._as_tuples,
+            as_numpy=self._as_numpy,
+        )
+
     def collated(self) -> Any:
         """The whole batch: a dict of fields, or a tuple of them."""
         if self._as_tuples:
@@ -62,7 +72,7 @@ class GatheredSamples(Sequence[Any]):
         if not isinstance(column, torch.Tensor):
             return column  # type: ignore[no-any-return]
         if column.ndim == 1:
-            return column.tolist()  # type: ignore[no-any-return]
+            return column.tolist()
         return list(column.numpy()) if self._as_numpy else column.unbind(0)
 
     def __len__(self) -> int:

@@ -1,0 +1,345 @@
+"""Indices -> one batch, in memory that the caller chooses. Both engines fill their batches here.
+
+Fields of fixed size come by one gather, scalars by one look-up in the index; images with operations
+go from the mapped store to their place in the batch, written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import Dataset
+
+from readers.collate import collate
+from readers.gather import empty_batch, gather
+from readers.image_plan import ImagePlan
+from readers.jpeg_window import WindowDecoder, load
+from readers.page_in import page_in
+from readers.samples import GatheredSamples
+from readers.show import SampleReader, pil_image
+from readers.stats import Watch
+from readers.store.errors import CodecError, ImageError
+from readers.store.reader import StoreReader
+from readers.store.record import RecordReader
+from readers.store.schema import Field, field_bytes
+from readers.store.shard import ShardReader
+from readers.view import StoreView
+
+Take = Callable[[int], torch.Tensor]
+"""Gives so many uninitialised bytes, as a uint8 tensor."""
+
+_ALIGNMENT_BYTES = 64
+_JPEG_START = b"\xff\xd8\xff"
+
+
+def take_fresh(byte_count: int) -> torch.Tensor:
+    """New memory: shared memory in a DataLoader's worker."""
+    return empty_batch((byte_count,))
+
+
+def _take_many(take: Take, sizes: list[int]) -> list[torch.Tensor]:
+    """Several pieces of memory out of one call, each aligned: one buffer for all."""
+    rooms = [-(-size // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES for size in sizes]
+    memory = take(sum(rooms))
+    pieces, start = [], 0
+    for size, room in zip(sizes, rooms, strict=True):
+        pieces.append(memory[start : start + size])
+        start += room
+    return pieces
+
+
+class ImageOps:
+    """Operations on a field of images, as one batch after another is filled.
+
+    Args:
+        field: Name of the field.
+        plan: What is done.
+        seed: Of what is random in it.
+    """
+
+    def __init__(self, field: str, plan: ImagePlan, seed: int) -> None:
+        self.field = field
+        self.plan = plan
+        self.seed = seed
+
+
+class BatchReader:
+    """Reads batches of a view.
+
+    Args:
+        view: Which samples and fields.
+        ops: Operations on its images.
+    """
+
+    def __init__(self, view: StoreView, ops: ImageOps | None = None) -> None:
+        self._view = view
+        self._ops = ops
+        self.windows: WindowDecoder | None = None
+        self._prepare()
+
+    def _prepare(self) -> None:
+        schema = self._view.store.manifest.schema
+        fields = [schema[name] for name in self._view.fields]
+        worked = None if self._ops is None else self._ops.field
+        self._image = None if worked is None else schema[worked]
+        rest = [field for field in fields if field.name != worked]
+        self._scalars = [field for field in rest if field.is_scalar]
+        self._fixed = [field for field in rest if field.is_fixed and not field.is_scalar]
+        self._ragged = [field.name for field in rest if not field.is_fixed]
+        self._readers: tuple[SampleReader, RecordReader | None] | None = None
+
+    def read(
+        self,
+        indices: NDArray[np.int64],
+        epoch: int = 0,
+        take: Take = take_fresh,
+        watch: Watch | None = None,
+    ) -> GatheredSamples:
+        """The samples at `indices`, which are in [0, len(view)), as one batch.
+
+        Raises:
+            ShardError: A shard or record is missing or damaged.
+        """
+        watch = watch or Watch()
+        watch.start()
+        view, store = self._view, self._view.store
+        positions = view.selection.positions(indices)
+        starts, lengths = store.record_spans(positions)
+        if page_in(store.range, starts, lengths):
+            watch.storage_batch_count += 1
+        count = len(positions)
+        sizes = [count * np.dtype(field.dtype).itemsize for field in self._scalars]
+        sizes += [count * field_bytes(field) for field in self._fixed]
+        if self._ops is not None:
+            sizes.append(count * int(np.prod(self._ops.plan.shape)) * self._ops.plan.dtype.itemsize)
+        pieces = iter(_take_many(take, sizes))
+        batch: dict[str, Any] = dict.fromkeys(view.fields)
+        for field in self._scalars:
+            batch[field.name] = self._column(store, field, positions, next(pieces))
+        for field in self._fixed:
+            batch[field.name] = self._rows(store, field, starts, next(pieces))
+        watch.lap("read")
+        if self._ops is not None:
+            batch[self._ops.field] = self._worked(
+                self._ops, store, indices, positions, epoch, next(pieces), watch
+            )
+        if self._ragged:
+            samples = self._ragged_samples(indices, positions, watch)
+            for name in self._ragged:
+                batch[name] = [sample[name] for sample in samples]
+            watch.lap("decode")
+        return GatheredSamples(
+            batch,
+            view.result_names,
+            count,
+            as_tuples=view.returns is not None,
+            as_numpy=view.image_as == "numpy",
+        )
+
+    def _column(
+        self, store: StoreReader, field: Field, positions: NDArray[np.int64], out: torch.Tensor
+    ) -> Any:
+        """A scalar field of many samples: a tensor, or a list of names."""
+        values = out.view(getattr(torch, field.dtype or ""))
+        values.numpy()[:] = store.column(field.name, positions)
+        if field.kind == "scalar" and field.names is not None:
+            return [field.names[value] for value in values.tolist()]
+        return values
+
+    def _rows(
+        self, store: StoreReader, field: Field, starts: NDArray[np.int64], out: torch.Tensor
+    ) -> Any:
+        """A field of fixed size of many samples, gathered: (sample, ...)."""
+        byte_count = field_bytes(field)
+        rows = out.view(len(starts), byte_count)
+        gather(self._view.data, starts + store.layout.fixed_offsets[field.name], byte_count, rows)
+        shape = (len(starts), *(side or 0 for side in field.shape))
+        values = out.view(getattr(torch, field.dtype or "")).view(shape)
+        if field.kind != "image":
+            return values
+        return self._images(values)
+
+    def _images(self, pixels: torch.Tensor) -> Any:
+        """(sample, height, width, channel) as the view wants images."""
+        if self._view.image_as == "numpy":
+            return pixels
+        if self._view.image_as == "pil":
+            return [pil_image(image) for image in pixels.numpy()]
+        return pixels.permute(0, 3, 1, 2)
+
+    def _opened_readers(self) -> tuple[SampleReader, RecordReader | None]:
+        if self._readers is None:
+            store, view = self._view.store, self._view
+            image = None
+            if self._ops is not None:
+                image = RecordReader(store.layout, (self._ops.field,), copies=False)
+            self._readers = SampleReader(store, self._ragged, view.image_as), image
+        return self._readers
+
+    def _ragged_samples(
+        self, indices: NDArray[np.int64], positions: NDArray[np.int64], watch: Watch
+    ) -> list[dict[str, Any]]:
+        store, reader = self._view.store, self._opened_readers()[0]
+        samples = []
+        for index, position in zip(indices.tolist(), positions.tolist(), strict=True):
+            watch.sample(index)
+            shard, place = store.locate(position)
+            try:
+                samples.append(reader.read(shard.record(place)))
+            except (CodecError, ImageError) as error:
+                raise self._view.damaged(shard, place, error) from error
+        return samples
+
+    def _worked(
+        self,
+        ops: ImageOps,
+        store: StoreReader,
+        indices: NDArray[np.int64],
+        positions: NDArray[np.int64],
+        epoch: int,
+        out: torch.Tensor,
+        watch: Watch,
+    ) -> Any:
+        """The images after operations, each written once into its place."""
+        plan, image = ops.plan, self._image
+        assert image is not None
+        heights, widths = (
+            store.column(f"{image.name}.{name}", positions) if side is None else side
+            for name, side in zip(("height", "width"), image.shape, strict=False)
+        )
+        # Chances follow the sample, not its place in a split or choice of samples.
+        params = plan.draw(heights, widths, ops.seed, epoch, positions)
+        batch = out.view(getattr(torch, plan.dtype.name)).view(len(positions), *plan.shape).numpy()
+        reader = self._opened_readers()[1]
+        assert reader is not None
+        windows = self.windows if image.codec == "original" and image.mode == "rgb" else None
+        for row, (index, position) in enumerate(
+            zip(indices.tolist(), positions.tolist(), strict=True)
+        ):
+            watch.sample(index)
+            shard, place = store.locate(position)
+            try:
+                if windows is not None:
+                    found = self._window(windows, shard, place, reader, params, row)
+                    if found is not None:
+                        watch.lap("decode")
+                        plan.apply_window(found, params, row, batch[row])
+                        watch.lap("transform")
+                        continue
+                pixels = reader.unpack(shard.record(place))[image.name]
+            except (CodecError, ImageError) as error:
+                raise self._view.damaged(shard, place, error) from error
+            watch.lap("read" if image.codec == "raw" else "decode")
+            plan.apply(pixels, params, row, batch[row])
+            watch.lap("transform")
+        return self._images(torch.from_numpy(batch))
+
+    @staticmethod
+    def _window(
+        windows: WindowDecoder,
+        shard: ShardReader,
+        place: int,
+        reader: RecordReader,
+        params: Any,
+        row: int,
+    ) -> NDArray[np.uint8] | None:
+        """The window of a JPEG that an operation uses, or None when it is to be decoded whole."""
+        data, orientation = reader.encoded(shard.record(place))
+        if orientation != 1 or data[:3] != _JPEG_START:
+            return None
+        # Only bytes that were decoded once, when they were stored: NOTE [ errors of libjpeg ].
+        shard.check_record(place)
+        size = tuple(params.sizes[row].tolist())
+        return windows.decode(bytes(data), size, tuple(params.windows[row].tolist()))
+
+
+class StoreFiller:
+    """Batches of a store, for the engines.
+
+    Args:
+        view: Which samples and fields.
+        ops: Operations on its images.
+    """
+
+    def __init__(self, view: StoreView, ops: ImageOps | None = None) -> None:
+        self._view = view
+        self._ops = ops
+        self._reader: BatchReader | None = None
+        self._is_in_worker = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Settings alone."""
+        return {**self.__dict__, "_reader": None}
+
+    def enter_worker(self) -> None:
+        """From now on this is a loader worker, which may end when native code cannot go on."""
+        self._is_in_worker = True
+        self._reader = None
+
+    def _opened(self) -> BatchReader:
+        if self._reader is None:
+            reader = BatchReader(self._view, self._ops)
+            if self._is_in_worker and self._ops is not None:
+                field = self._view.store.manifest.schema[self._ops.field]
+                reader.windows = load() if field.codec == "original" else None
+            self._reader = reader
+        return self._reader
+
+    def fill(self, indices: NDArray[np.int64], epoch: int, take: Take, watch: Watch) -> Any:
+        """One batch, its tensors in memory from `take`."""
+        samples = self._opened().read(indices, epoch, take, watch)
+        batch = collate(samples)
+        watch.lap("collate")
+        return batch
+
+    def fill_group(
+        self, parts: list[NDArray[np.int64]], epoch: int, take: Take, watch: Watch
+    ) -> list[Any]:
+        """Several batches by one call: small ones are cheaper together."""
+        if len(parts) == 1:
+            return [self.fill(parts[0], epoch, take, watch)]
+        samples = self._opened().read(np.concatenate(parts), epoch, take, watch)
+        batches, start = [], 0
+        for part in parts:
+            batches.append(collate(samples.part(start, start + len(part))))
+            start += len(part)
+        watch.lap("collate")
+        return batches
+
+
+class MapFiller:
+    """Batches of any map-style dataset: its samples one by one, joined.
+
+    Args:
+        dataset: Yields samples by index.
+        collate_fn: Joins them.
+    """
+
+    def __init__(self, dataset: Dataset[Any], collate_fn: Callable[[Any], Any] = collate) -> None:
+        self._dataset = dataset
+        self._collate = collate_fn
+
+    def enter_worker(self) -> None:
+        """From now on this is a loader worker."""
+
+    def fill(self, indices: NDArray[np.int64], epoch: int, take: Take, watch: Watch) -> Any:
+        """One batch. What is not in memory from `take` is copied there by who needs it to be."""
+        watch.start()
+        samples = []
+        for index in indices.tolist():
+            watch.sample(index)
+            samples.append(self._dataset[index])
+        watch.lap("transform")
+        batch = self._collate(samples)
+        watch.lap("collate")
+        return batch
+
+    def fill_group(
+        self, parts: list[NDArray[np.int64]], epoch: int, take: Take, watch: Watch
+    ) -> list[Any]:
+        """Several batches."""
+        return [self.fill(indices, epoch, take, watch) for indices in parts]

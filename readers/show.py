@@ -1,0 +1,73 @@
+"""Stored values as a dataset shows them: tensors, arrays or pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+
+from readers.samples import Sample
+from readers.store.reader import StoreReader
+from readers.store.record import RecordReader
+from readers.store.schema import Field
+from readers.view import ImageAs
+
+
+class SampleReader:
+    """Takes fields out of a record, as the caller wants them.
+
+    What can be known from the schema is worked out once, here; `read` is the per-sample path.
+    """
+
+    def __init__(self, store: StoreReader, names: Sequence[str], image_as: ImageAs) -> None:
+        self._unpack = RecordReader(store.layout, names).unpack
+        shows = [(name, _show_of(store.manifest.schema[name], image_as)) for name in names]
+        self._shows = [(name, show) for name, show in shows if show is not None]
+
+    def read(self, record: memoryview) -> Sample:
+        """The fields of one record.
+
+        Raises:
+            CodecError: The bytes are no record of the store's layout.
+            ImageError: An image that keeps its file's bytes cannot be decoded.
+        """
+        sample = self._unpack(record)
+        for name, show in self._shows:
+            sample[name] = show(sample[name])
+        return sample
+
+
+def _show_of(field: Field, image_as: ImageAs) -> Callable[[Any], Any] | None:
+    """What turns a field's stored value into the caller's; None when they are the same."""
+    if field.kind == "scalar" and field.names is not None:
+        return field.names.__getitem__
+    if field.kind not in ("image", "array"):
+        return None
+    if field.kind == "image" and image_as == "pil":
+        return pil_image
+    if image_as == "numpy":
+        return None
+    return _image_tensor if field.kind == "image" else torch.from_numpy
+
+
+def _image_tensor(pixels: NDArray[Any]) -> torch.Tensor:
+    return torch.from_numpy(pixels).permute(2, 0, 1)
+
+
+def pil_image(pixels: NDArray[Any]) -> Any:
+    """(height, width, channel) pixels as a Pillow image.
+
+    Raises:
+        ValueError: Pillow has no mode for them.
+    """
+    from PIL import Image
+
+    try:
+        return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"image_as='pil': Pillow has no mode for {pixels.shape[2]} channels of "
+            f"{pixels.dtype}; take 'tensor' or 'numpy'"
+        ) from error

@@ -1,0 +1,137 @@
+"""Where a loader's time goes, and what would help."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+STAGES = ("read", "decode", "transform", "collate")
+"""What filling a batch consists of: bytes out of the store, encoded images to pixels, operations on
+them (the loader's or the user's), and joining samples."""
+
+_WAITING_SHARE_LEAST = 0.1
+_STAGE_SHARE_LEAST = 0.5
+
+
+class Watch:
+    """What one filler is doing, and where its time goes.
+
+    Attributes:
+        stages: Seconds spent in each of `STAGES`.
+        storage_batch_count: Batches whose records were not in the page cache.
+    """
+
+    def __init__(self) -> None:
+        self.stages = dict.fromkeys(STAGES, 0.0)
+        self.storage_batch_count = 0
+        self._last = 0.0
+
+    def sample(self, index: int) -> None:
+        """The sample at `index` is worked on from now on."""
+
+    def start(self) -> None:
+        """Time counts from now."""
+        self._last = time.perf_counter()
+
+    def lap(self, stage: str) -> None:
+        """The time since the last call was spent in a stage."""
+        now = time.perf_counter()
+        self.stages[stage] += now - self._last
+        self._last = now
+
+
+@dataclass
+class LoaderStats:
+    """Totals of a loader since it was made.
+
+    Attributes:
+        engine: "thread" or "process".
+        worker_count: Threads or processes that fill batches.
+        batch_count: Batches handed out.
+        sample_count: Samples in them.
+        byte_count: Bytes of their tensors.
+        waiting_s: Seconds that the training loop waited for a batch.
+        consuming_s: Seconds that it spent between two batches.
+        ready_count: Sum over batches of how many more were ready when one was asked for.
+        stages_s: Seconds that workers spent in each stage, all workers together.
+        storage_batch_count: Batches whose records came from the disk or server, not from memory.
+    """
+
+    engine: str
+    worker_count: int
+    batch_count: int = 0
+    sample_count: int = 0
+    byte_count: int = 0
+    waiting_s: float = 0.0
+    consuming_s: float = 0.0
+    ready_count: int = 0
+    stages_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
+    storage_batch_count: int = 0
+
+    def add_watch(self, stages: dict[str, float], storage_batch_count: int) -> None:
+        """Take over what a filler measured."""
+        for stage, seconds in stages.items():
+            self.stages_s[stage] += seconds
+        self.storage_batch_count += storage_batch_count
+
+    def as_dict(self) -> dict[str, Any]:
+        """The totals by name, with rates and the verdict."""
+        total_s = self.waiting_s + self.consuming_s
+        return {
+            **asdict(self),
+            "samples_per_s": self.sample_count / total_s if total_s else 0.0,
+            "bytes_per_s": self.byte_count / total_s if total_s else 0.0,
+            "waiting_share": self.waiting_s / total_s if total_s else 0.0,
+            "queue_depth": self.ready_count / self.batch_count if self.batch_count else 0.0,
+            "verdict": self.verdict(),
+        }
+
+    def verdict(self) -> str:
+        """In a sentence: what holds training up, and what would help."""
+        total_s = self.waiting_s + self.consuming_s
+        if not self.batch_count or not total_s:
+            return "nothing was loaded yet"
+        waiting = self.waiting_s / total_s
+        if waiting < _WAITING_SHARE_LEAST:
+            return (
+                f"training is the bottleneck: it waited for data {waiting:.0%} of the time, so a "
+                "faster loader would change nothing"
+            )
+        if self.storage_batch_count > self.batch_count / 2:
+            return (
+                f"the loader waits for storage: {self.storage_batch_count} of {self.batch_count} "
+                f"batches were not in memory, and training waited {waiting:.0%} of the time; copy "
+                "the store to a local disk, or give the job more memory"
+            )
+        filling_s = sum(self.stages_s.values()) or 1.0
+        stage, seconds = max(self.stages_s.items(), key=lambda item: item[1])
+        share = seconds / filling_s
+        workers = f"{self.worker_count} {'threads' if self.engine == 'thread' else 'processes'}"
+        where = f"{share:.0%} of the loader's time in {_STAGE_WORDS[stage]}"
+        if share < _STAGE_SHARE_LEAST:
+            where = "no stage stands out"
+        return (
+            f"{_BOUND_WORDS[stage]}: {where}, training waited {waiting:.0%} of the time with "
+            f"{workers}; {_REMEDIES[stage]}"
+        )
+
+
+_BOUND_WORDS = {
+    "read": "copy-bound",
+    "decode": "decode-bound",
+    "transform": "transform-bound",
+    "collate": "collate-bound",
+}
+_STAGE_WORDS = {
+    "read": "copying out of the store",
+    "decode": "decoding images",
+    "transform": "operations on samples",
+    "collate": "joining samples",
+}
+_REMEDIES = {
+    "read": "smaller images (packer build --size) or fewer fields (fields=) would help",
+    "decode": "store decoded pixels (packer build --image raw --size N), or add workers",
+    "transform": "move operations to the device (readers.augment), or add workers",
+    "collate": "return tensors of one shape, or add workers",
+}

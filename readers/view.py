@@ -1,0 +1,145 @@
+"""Which samples and fields of which store: what a dataset is, apart from torch's interface to it.
+
+It pickles to a few hundred bytes, and opens the store in each process when it is first asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from readers.gather import bytes_of
+from readers.selection import Selection
+from readers.store.errors import ManifestError, ShardError, StoreError
+from readers.store.manifest import Manifest
+from readers.store.reader import StoreReader, open_store
+from readers.store.shard import ShardReader
+
+ImageAs = Literal["tensor", "numpy", "pil"]
+
+_OPENED = ("_store", "_selection", "_bytes")
+
+
+@dataclass(eq=False, kw_only=True)
+class StoreView:
+    """Some samples and fields of a store.
+
+    Attributes:
+        path: Folder of the store, absolute.
+        identity: Digest of the store that `path` had when the view was made.
+        split: Name of a split, or None for all samples.
+        chosen: Positions in the store, once they were chosen; else a split is found in the index.
+        fields: Names of the fields, in order.
+        returns: Names of those that make a tuple of a sample, or None for dicts.
+        image_as: What images are.
+    """
+
+    path: str
+    identity: bytes
+    split: str | None
+    chosen: Selection | None
+    fields: tuple[str, ...]
+    returns: tuple[str, ...] | None
+    image_as: ImageAs
+    _store: StoreReader | None = field(default=None, repr=False)
+    _selection: Selection | None = field(default=None, repr=False)
+    _bytes: torch.Tensor | None = field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Settings alone: an opened store neither travels nor needs to."""
+        return {**self.__dict__, **dict.fromkeys(_OPENED)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def close(self) -> None:
+        """Let go of the store; the next call opens it again."""
+        self.__dict__.update(dict.fromkeys(_OPENED))
+
+    @property
+    def store(self) -> StoreReader:
+        """The store, opened in this process.
+
+        Raises:
+            StoreError: It is gone, damaged, or another than when the view was made.
+        """
+        store = self._store
+        if store is None:
+            store = open_store(self.path)
+            if identity_of(store.manifest) != self.identity:
+                raise StoreError(
+                    f"{self.path}: the store was replaced since this dataset was made. "
+                    "Make the dataset again."
+                )
+            self._store = store
+        return store
+
+    @property
+    def selection(self) -> Selection:
+        """Positions in the store of the samples, in order."""
+        selection = self._selection or self.chosen
+        if selection is None:
+            if self.split is None:
+                selection = Selection.of_all(self.store.manifest.sample_count)
+            else:
+                selection = _split_selection(self.store, self.split)
+        self._selection = selection
+        return selection
+
+    @property
+    def data(self) -> torch.Tensor:
+        """All bytes of the store's range of addresses; see `bytes_of`."""
+        data = self._bytes
+        if data is None:
+            data = self._bytes = bytes_of(self.store.range)
+        return data
+
+    @property
+    def result_names(self) -> tuple[str, ...]:
+        """Names of the fields of a result, in order."""
+        return self.fields if self.returns is None else self.returns
+
+    def __len__(self) -> int:
+        if self._selection is None and self.chosen is None and self.split is not None:
+            return self.store.manifest.splits[self.split]
+        return len(self.selection)
+
+    def damaged(self, shard: ShardReader, position: int, error: StoreError) -> ShardError:
+        """The error of a record that cannot be read, with its place."""
+        return ShardError.at(
+            shard.path,
+            f"{error}. The record is damaged; list every damaged sample with: "
+            f"packer verify {self.path}",
+            position,
+        )
+
+
+def identity_of(manifest: Manifest) -> bytes:
+    """What tells a store from another that took its place."""
+    digest = hashlib.sha256()
+    for shard in manifest.shards:
+        digest.update(shard.sha256.encode())
+    return digest.digest()[:16]
+
+
+def _split_selection(store: StoreReader, split: str) -> Selection:
+    schema, expected = store.manifest.schema, store.manifest.splits[split]
+    names = (schema["split"].names or ()) if "split" in schema else ()
+    if split not in names:
+        raise ManifestError(f"{store.path}: split {split!r} is none of its field 'split': {names}")
+    value = names.index(split)
+    runs: list[NDArray[np.int64]] = []
+    for shard, first in zip(store.shards(), store.first_samples, strict=False):
+        runs.append(np.flatnonzero(shard.columns["split"] == value) + first)
+    selection = Selection.of(np.concatenate(runs) if runs else np.zeros(0, np.int64))
+    if len(selection) != expected:
+        raise ManifestError(
+            f"{store.path}: {len(selection)} samples of split {split!r}, expected {expected}. "
+            "The manifest was changed; copy the store again."
+        )
+    return selection
