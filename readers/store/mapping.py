@@ -72,7 +72,7 @@ class FileRange:
         self.address = int(self.data.ctypes.data)
 
     def map_file(self, number: int, descriptor: int) -> None:
-        """Map an open file at its place. Doing so twice, or in two threads at once, is harmless.
+        """Map an open file at its place, which nobody reads at this moment.
 
         Args:
             number: Which of the files.

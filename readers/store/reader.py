@@ -2,13 +2,14 @@
 
 NOTE [ one handle per shard and process ]: all users of a store in a process share one
 `StoreReader`, found by the identity of its manifest file, whatever path leads to it. It is gone,
-and the shards are unmapped, with its last user. There is nothing in it that a fork could break:
-read-only maps, no descriptors, no locks.
+and the shards are unmapped, with its last user. There is little in it that a fork could break:
+read-only maps, no descriptors, and one lock, which a child makes anew.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -64,8 +65,12 @@ class StoreReader:
         """
         shard = self._shards[number]
         if shard is None:
-            shard = self._shards[number] = self._open(number)
-            self._is_open[number] = True
+            # One thread at a time: to map a file again where others read it ends the process.
+            with _opening:
+                shard = self._shards[number]
+                if shard is None:
+                    shard = self._shards[number] = self._open(number)
+                    self._is_open[number] = True
         return shard
 
     def _open(self, number: int) -> ShardReader:
@@ -177,6 +182,15 @@ class StoreReader:
                 return int(self.first_samples[number]) + position
         return None
 
+
+def _make_lock() -> None:
+    """A forked child has none of the threads that might hold its parent's lock."""
+    global _opening
+    _opening = threading.Lock()
+
+
+_opening = threading.Lock()
+os.register_at_fork(after_in_child=_make_lock)
 
 _open_stores: weakref.WeakValueDictionary[tuple[int, int, int], StoreReader] = (
     weakref.WeakValueDictionary()

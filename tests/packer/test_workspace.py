@@ -458,6 +458,8 @@ def start(packer_command, *arguments) -> subprocess.Popen:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # A shell that runs the suite in its background has it ignore Ctrl-C, children included.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
 

@@ -8,7 +8,6 @@ import os
 import resource
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -87,29 +86,6 @@ def test_only_the_files_that_were_asked_for_are_mapped(tmp_path):
         files.map_file(3, stream.fileno())
     assert [bool(mapped(path)) for path in paths] == [False, False, False, True, False]
     assert files.file(3).tobytes() == paths[3].read_bytes()
-
-
-def test_mapping_twice_and_from_many_threads_is_harmless(tmp_path):
-    """Two loader threads may ask for a shard at the same time, while a third one reads it."""
-    paths = write_files(tmp_path)
-    files = FileRange(SIZES)
-    map_all(files, paths)
-    expected = [path.read_bytes() for path in paths]
-    wrong = []
-
-    def work() -> None:
-        for _ in range(30):
-            map_all(files, paths)
-            if [files.file(number).tobytes() for number in range(len(paths))] != expected:
-                wrong.append(threading.get_ident())
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not wrong
-    assert all(len(mapped(path)) == 1 for path in paths)
 
 
 def test_the_range_goes_with_the_last_array_over_it(tmp_path):

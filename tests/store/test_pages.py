@@ -323,3 +323,80 @@ def test_a_branch_that_is_its_own_child_comes_to_an_end(tmp_path):
     with pytest.raises(CodecError, match="deeper than 32"):
         pages.find(pages.main, b"samples")
     assert time.process_time() - began < 1
+
+
+def leaf_of(data: bytes, page: int, page_bytes: int) -> int:
+    """The first leaf under a page."""
+    while struct.unpack_from("<H", data, page * page_bytes + 10)[0] & 1:
+        node = page * page_bytes + struct.unpack_from("<H", data, page * page_bytes + 16)[0]
+        page = struct.unpack_from("<I", data, node)[0]
+    return page
+
+
+CRAFTED = {
+    # Database, its root or its first leaf, node of it, offset in the node (None: behind the key),
+    # what is put there, reason.
+    "a key of a branch": (b"keys", "root", -1, 6, 0xFFFF, "a key of 65535 bytes at"),
+    "a child above 32 bits": (b"keys", "root", -1, 4, 1, r"page 42949\d+, expected \[2, "),
+    "a child above 16 bits": (b"keys", "root", -1, 2, 1, r"page 65\d+, expected \[2, "),
+    "a key of a leaf": (b"keys", "leaf", 0, 6, 0xFFFF, "an entry of 65551 bytes at"),
+    "a value of a leaf": (b"keys", "leaf", 0, 2, 1, "an entry of 65568 bytes at"),
+    "a page of a value": (b"index", "leaf", -1, None, 0xFFFF, r"at page \d+ leaves the file"),
+    "a meta page of a value": (
+        b"index",
+        "leaf",
+        -1,
+        None,
+        0,
+        r"a value of 9000 bytes at page 0 leaves",
+    ),
+    "a size of a value": (b"index", "leaf", -1, 2, 0xFFFF, r"a value of 42949\d+ bytes at page"),
+    "a description": (None, "leaf", 0, 0, 47, "47 bytes are too few for a database"),
+}
+
+
+@pytest.mark.parametrize("kind", CRAFTED)
+def test_numbers_of_a_node_are_checked_before_they_are_used(kind, small_file):
+    """A slice beyond the end would be short and be taken for a shorter key or value."""
+    data, page_bytes = small_file
+    name, where, which, offset, value, reason = CRAFTED[kind]
+    pages = PageFile(memoryview(data))
+    root = (pages.main if name is None else pages.database(name)).root
+    assert root is not None
+    page = root if where == "root" else leaf_of(data, root, page_bytes)
+    count = (struct.unpack_from("<H", data, page * page_bytes + 12)[0] - 16) // 2
+    nodes = struct.unpack_from(f"<{count}H", data, page * page_bytes + 16)
+    node = page * page_bytes + nodes[which]
+    if offset is None:
+        offset = 8 + struct.unpack_from("<H", data, node + 6)[0]
+    damaged = bytearray(data)
+    struct.pack_into("<H", damaged, node + offset, value)
+    pages = PageFile(memoryview(damaged))
+    with pytest.raises(CodecError, match=reason):
+        list(pages.entries(pages.database(name or b"index")))
+    if name == b"keys":
+        keys = [filled(16, at) for at in range(300)]
+        with pytest.raises(CodecError, match=reason):
+            [pages.find(pages.database(name), key) for key in keys]
+
+
+@pytest.mark.parametrize(
+    ("at", "values", "reason"),
+    [
+        (10, (0, 3, 4, 8, 0x22, 0x42), r"page \d+ has flags 0x[0-9a-f]+, expected a branch or a"),
+        (12, (0, 15, 16, 19, 4098, 0xFFFF), r"page \d+ has its nodes end at \d+"),
+    ],
+    ids=["flags", "nodes"],
+)
+def test_a_page_of_another_kind_is_refused(at, values, reason, small_file):
+    """Pages of duplicates, of values and of meta data have no nodes as we know them."""
+    data, page_bytes = small_file
+    root = PageFile(memoryview(data)).database(b"keys").root
+    assert root is not None
+    for page in (root, leaf_of(data, root, page_bytes)):
+        for value in values:
+            damaged = bytearray(data)
+            struct.pack_into("<H", damaged, page * page_bytes + at, value)
+            pages = PageFile(memoryview(damaged))
+            with pytest.raises(CodecError, match=reason):
+                list(pages.entries(pages.database(b"keys")))

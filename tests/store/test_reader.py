@@ -6,6 +6,8 @@ import gc
 import multiprocessing
 import os
 import shutil
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +105,50 @@ def test_shards_are_opened_when_they_are_asked_for(path):
     assert mapped_shards(path) == [1, 3]
     store.find(sample_of(VARIABLE, 9)[0])
     assert mapped_shards(path) == [0, 1, 2, 3]
+
+
+def test_a_shard_is_opened_once_however_many_threads_ask_at_once(path, monkeypatch):
+    """To map a file again where another thread reads it would end the process."""
+    opened = []
+    really_open = StoreReader._open
+
+    def open_slowly(self: StoreReader, number: int) -> object:
+        opened.append(number)
+        time.sleep(0.01)
+        return really_open(self, number)
+
+    monkeypatch.setattr(StoreReader, "_open", open_slowly)
+    for _ in range(5):
+        store = StoreReader(path, open_store(path).manifest)
+        barrier = threading.Barrier(8)
+
+        def ask(store: StoreReader = store, barrier: threading.Barrier = barrier) -> None:
+            barrier.wait(10)
+            store.record_spans(np.arange(25))
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert sorted(opened) == [0, 1, 2, 3]
+        opened.clear()
+
+
+def test_a_column_of_many_samples_is_that_of_each(path):
+    """One look-up over all shards, also where a short index array has no aligned place."""
+    store = open_store(path)
+    indices = np.array([24, 0, 7, 7, 8, 19, 20, 3])
+    for name in [item.name for item in store.layout.columns]:
+        expected = []
+        for index in indices.tolist():
+            shard, position = store.locate(index)
+            expected.append(shard.columns[name][position])
+        found = store.column(name, indices)
+        assert found.dtype == expected[0].dtype
+        assert found.tolist() == [value.item() for value in expected]
+    with pytest.raises(KeyError):
+        store.column("absent", indices)
 
 
 def test_a_store_costs_no_descriptors_and_goes_with_its_last_user(path):
