@@ -1,0 +1,169 @@
+"""Batches from threads of this process, for work that is one native call for many samples."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from readers.buffers import BufferPool
+from readers.stats import LoaderStats, Watch
+
+_POOLED_BYTES_LEAST = 2**16
+"""Below this, fresh memory costs less than the object that tells when a buffer is free."""
+
+
+class GroupFiller(Protocol):
+    """Makes several batches at once; see `readers.filling`."""
+
+    def fill_group(
+        self, parts: list[NDArray[np.int64]], epoch: int, take: Any, watch: Watch
+    ) -> list[Any]:
+        """The batches of several lists of indices."""
+
+
+class ThreadEngine:
+    """Threads that make batches ahead of the loop that takes them.
+
+    Args:
+        filler: Makes the batches.
+        thread_count: Threads, at least 1.
+        depth: Groups of batches that are being filled or wait to be handed out.
+        stats: Told where the threads' time goes.
+        group_count: Batches that are filled by one call. Small batches are cheaper together.
+        is_pinned: Whether their memory is pinned. None: when CUDA is there.
+    """
+
+    def __init__(
+        self,
+        filler: GroupFiller,
+        thread_count: int,
+        depth: int,
+        *,
+        stats: LoaderStats | None = None,
+        group_count: int = 1,
+        is_pinned: bool | None = None,
+    ) -> None:
+        self._filler = filler
+        self._thread_count = thread_count
+        self._depth = depth
+        self._stats = stats or LoaderStats("thread", thread_count)
+        self._group_count = group_count
+        self._is_pinned = is_pinned
+        self._pools: dict[int, BufferPool] = {}
+        self._executor: ThreadPoolExecutor | None = None
+        self._owner = -1
+
+    def _started(self) -> ThreadPoolExecutor:
+        """The threads: started once, and once more in a forked child, which has none."""
+        if self._executor is None or self._owner != os.getpid():
+            self._owner = os.getpid()
+            self._pools = {}
+            torch.get_num_threads()  # Fixes this thread's own number before theirs is set.
+            self._executor = ThreadPoolExecutor(
+                self._thread_count, "loader", initializer=_use_one_thread
+            )
+        return self._executor
+
+    def batches(self, parts: Iterable[NDArray[np.int64]], epoch: int) -> Iterator[Any]:
+        """The batches of an epoch, in order.
+
+        Args:
+            parts: The indices of each batch.
+            epoch: Its number.
+
+        Raises:
+            Exception: What the filler raised, as soon as it is known.
+        """
+        executor = self._started()
+        waiting = iter(parts)
+        running: deque[Future[tuple[list[Any], Watch]]] = deque()
+        try:
+            while True:
+                while len(running) < self._depth:
+                    group = list(islice(waiting, self._group_count))
+                    if not group:
+                        break
+                    running.append(executor.submit(self._fill, group, epoch))
+                if not running:
+                    return
+                for later in running:
+                    if later.done() and later.exception() is not None:
+                        later.result()
+                batches, watch = running.popleft().result()
+                self._stats.add_watch(watch.stages, watch.storage_batch_count)
+                batches.reverse()
+                while batches:
+                    self._stats.ready_count += sum(f.done() for f in running) + len(batches) - 1
+                    # Handed over, not kept: a buffer is free when the user has let go of it.
+                    yield batches.pop()
+        finally:
+            for future in running:
+                future.cancel()
+
+    def _fill(self, parts: list[NDArray[np.int64]], epoch: int) -> tuple[list[Any], Watch]:
+        watch = Watch()
+        return self._filler.fill_group(parts, epoch, self._take, watch), watch
+
+    def _take(self, byte_count: int) -> torch.Tensor:
+        if byte_count < _POOLED_BYTES_LEAST:
+            return torch.empty(byte_count, dtype=torch.uint8)
+        pool = self._pools.get(byte_count)
+        if pool is None:
+            kept = self._depth + 2
+            pool = BufferPool(byte_count, kept_count=kept, is_pinned=self._is_pinned)
+            # Sizes that differ from batch to batch must not pile up pools that nobody asks again.
+            if len(self._pools) >= 8:
+                self._pools.pop(next(iter(self._pools)))
+            self._pools[byte_count] = pool
+        return pool.take()
+
+    def close(self) -> None:
+        """End the threads. The next run starts new ones."""
+        if self._executor is not None and self._owner == os.getpid():
+            self._executor.shutdown(wait=False, cancel_futures=True)
+        self._executor = None
+        self._pools = {}
+
+
+class DirectEngine:
+    """No engine: each batch is filled when it is asked for, in the loop itself.
+
+    Args:
+        filler: Makes the batches.
+        stats: Told where the time goes.
+    """
+
+    def __init__(self, filler: GroupFiller, *, stats: LoaderStats) -> None:
+        self._filler = filler
+        self._stats = stats
+
+    def batches(self, parts: Iterable[NDArray[np.int64]], epoch: int) -> Iterator[Any]:
+        """The batches of an epoch, in order."""
+        for indices in parts:
+            watch = Watch()
+            batches = self._filler.fill_group([indices], epoch, _take_fresh, watch)
+            self._stats.add_watch(watch.stages, watch.storage_batch_count)
+            yield batches.pop()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _take_fresh(byte_count: int) -> torch.Tensor:
+    return torch.empty(byte_count, dtype=torch.uint8)
+
+
+def _use_one_thread() -> None:
+    """The threads share out the work between themselves: one inside each native call."""
+    torch.set_num_threads(1)
+    if "cv2" in sys.modules:
+        sys.modules["cv2"].setNumThreads(1)
