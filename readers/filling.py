@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 
 from readers.collate import collate
 from readers.gather import empty_batch, gather
-from readers.image_plan import ImagePlan
+from readers.image_plan import ImagePlan, Params
 from readers.jpeg_window import WindowDecoder, load
 from readers.page_in import page_in
 from readers.samples import GatheredSamples
@@ -125,7 +125,7 @@ class BatchReader:
         watch.lap("read")
         if self._ops is not None:
             batch[self._ops.field] = self._worked(
-                self._ops, store, indices, positions, epoch, next(pieces), watch
+                self._ops, store, indices, positions, (starts, lengths), epoch, next(pieces), watch
             )
         if self._ragged:
             samples = self._ragged_samples(indices, positions, watch)
@@ -200,6 +200,7 @@ class BatchReader:
         store: StoreReader,
         indices: NDArray[np.int64],
         positions: NDArray[np.int64],
+        spans: tuple[NDArray[np.int64], NDArray[np.int64]],
         epoch: int,
         out: torch.Tensor,
         watch: Watch,
@@ -214,29 +215,86 @@ class BatchReader:
         # Chances follow the sample, not its place in a split or choice of samples.
         params = plan.draw(heights, widths, ops.seed, epoch, positions)
         batch = out.view(getattr(torch, plan.dtype.name)).view(len(positions), *plan.shape).numpy()
-        reader = self._opened_readers()[1]
+        if self._has_known_places(store, image):
+            self._work_on_mapped(store, image, indices, spans, params, batch, watch)
+        else:
+            self._work_on_records(store, image, indices, positions, params, batch, watch)
+        return self._images(torch.from_numpy(batch))
+
+    @staticmethod
+    def _has_known_places(store: StoreReader, image: Field) -> bool:
+        """Whether it follows from its size where an image lies in its record.
+
+        That of a fixed field is the same in all; the last variable field ends with the record.
+        """
+        variable = store.layout.variable_fields
+        return image.codec == "raw" and (image.is_fixed or variable[-1] == image.name)
+
+    def _work_on_mapped(
+        self,
+        store: StoreReader,
+        image: Field,
+        indices: NDArray[np.int64],
+        spans: tuple[NDArray[np.int64], NDArray[np.int64]],
+        params: Params,
+        batch: NDArray[Any],
+        watch: Watch,
+    ) -> None:
+        """Straight from the mapped shards: a slice is all the Python for each image."""
+        assert self._ops is not None
+        plan, data = self._ops.plan, store.range.data
+        starts, lengths = spans
+        shapes = np.concatenate(
+            [params.sizes, np.full((len(params), 1), plan.shape[2])], axis=1, dtype=np.int64
+        )
+        byte_counts = shapes.prod(axis=1) * plan.dtype.itemsize
+        if image.is_fixed:
+            starts = starts + store.layout.fixed_offsets[image.name]
+        else:
+            # Extents were held against the lengths of records when the shard was opened.
+            starts = starts + lengths - byte_counts
+        ends = (starts + byte_counts).tolist()
+        rows = zip(indices.tolist(), starts.tolist(), ends, shapes.tolist(), strict=True)
+        watch.lap("read")
+        for row, (index, start, end, shape) in enumerate(rows):
+            watch.sample(index)
+            pixels = data[start:end].view(plan.dtype).reshape(shape)
+            plan.apply(pixels, params, row, batch[row])
+        watch.lap("transform")
+
+    def _work_on_records(
+        self,
+        store: StoreReader,
+        image: Field,
+        indices: NDArray[np.int64],
+        positions: NDArray[np.int64],
+        params: Params,
+        batch: NDArray[Any],
+        watch: Watch,
+    ) -> None:
+        """From records whose image has to be found or decoded first."""
+        assert self._ops is not None
+        plan, reader = self._ops.plan, self._opened_readers()[1]
         assert reader is not None
         windows = self.windows if image.codec == "original" and image.mode == "rgb" else None
-        for row, (index, position) in enumerate(
-            zip(indices.tolist(), positions.tolist(), strict=True)
-        ):
+        rows = zip(indices.tolist(), positions.tolist(), strict=True)
+        for row, (index, position) in enumerate(rows):
             watch.sample(index)
             shard, place = store.locate(position)
             try:
+                found = None
                 if windows is not None:
                     found = self._window(windows, shard, place, reader, params, row)
-                    if found is not None:
-                        watch.lap("decode")
-                        plan.apply_window(found, params, row, batch[row])
-                        watch.lap("transform")
-                        continue
-                pixels = reader.unpack(shard.record(place))[image.name]
+                if found is None:
+                    pixels = reader.unpack(shard.record(place))[image.name]
             except (CodecError, ImageError) as error:
                 raise self._view.damaged(shard, place, error) from error
-            watch.lap("read" if image.codec == "raw" else "decode")
-            plan.apply(pixels, params, row, batch[row])
+            watch.lap("decode")
+            if found is None:
+                plan.apply(pixels, params, row, batch[row])
+            else:
+                plan.apply_window(found, params, row, batch[row])
             watch.lap("transform")
-        return self._images(torch.from_numpy(batch))
 
     @staticmethod
     def _window(
@@ -244,7 +302,7 @@ class BatchReader:
         shard: ShardReader,
         place: int,
         reader: RecordReader,
-        params: Any,
+        params: Params,
         row: int,
     ) -> NDArray[np.uint8] | None:
         """The window of a JPEG that an operation uses, or None when it is to be decoded whole."""

@@ -27,6 +27,9 @@ from readers.store.mapping import FileRange
 from readers.store.record import RecordLayout
 from readers.store.shard import ShardReader, open_shard_file
 
+_UNKNOWN = -(2**62)
+"""Place of an array that was not asked for yet."""
+
 
 class StoreReader:
     """A store, by position of its samples.
@@ -53,9 +56,10 @@ class StoreReader:
         self._shards: list[ShardReader | None] = [None] * len(counts)
         self._is_open = np.zeros(len(counts), bool)
         self._column_dtypes = {item.name: item.dtype for item in self.layout.columns}
-        # Place in the range of each shard's array, by name: -1 when it has none, -2 when it is not
-        # known yet. Threads may fill it in side by side: they find the same.
+        # Where each shard's array begins, by name: in the range; or, from _UNKNOWN + 1 on, among
+        # the copies.
         self._places: dict[str, NDArray[np.int64]] = {}
+        self._copies: dict[str, NDArray[Any]] = {}
 
     def shard(self, number: int) -> ShardReader:
         """One shard, opened and checked when this process first asks for it.
@@ -141,38 +145,54 @@ class StoreReader:
         """Elements of an index array of several shards.
 
         The arrays lie in the mapped range, so one look-up serves all shards, and processes share
-        them. A short array has no aligned place there, and is looked up shard by shard.
+        them. A short array has no aligned place there; such ones are copied, end to end.
         """
-        item_bytes = np.dtype(dtype).itemsize
         places = self._places.get(name)
         if places is None:
-            places = self._places[name] = np.full(len(self._shards), -2, np.int64)
+            places = self._places[name] = np.full(len(self._shards), _UNKNOWN, np.int64)
         known = places[numbers]
-        if (known == -2).any():
-            for number in np.unique(numbers[known == -2]).tolist():
-                places[number] = self._place(self._index_array(number, name), item_bytes)
+        if (known == _UNKNOWN).any():
+            for number in np.unique(numbers[known == _UNKNOWN]).tolist():
+                self._find_place(name, number, dtype)
             known = places[numbers]
-        if (known >= 0).all():
-            whole = self.range.data[: len(self.range.data) // item_bytes * item_bytes]
-            taken: NDArray[Any] = whole.view(little(dtype))[known + positions]
+        is_copied = known < 0
+        if not len(positions):
+            return np.empty(0, dtype)
+        if is_copied.all():
+            taken: NDArray[Any] = self._copies[name][known - _UNKNOWN - 1 + positions]
             return taken
-        values = np.empty(len(positions), dtype)
-        for number in np.unique(numbers).tolist():
-            rows = numbers == number
-            values[rows] = self._index_array(number, name)[positions[rows]]
-        return values
+        item_bytes = np.dtype(dtype).itemsize
+        whole = self.range.data[: len(self.range.data) // item_bytes * item_bytes]
+        mapped = whole.view(little(dtype))
+        if not is_copied.any():
+            taken = mapped[known + positions]
+            return taken
+        taken = np.empty(len(positions), dtype)
+        rows = ~is_copied
+        taken[rows] = mapped[known[rows] + positions[rows]]
+        rows = is_copied
+        taken[rows] = self._copies[name][known[rows] - _UNKNOWN - 1 + positions[rows]]
+        return taken
+
+    def _find_place(self, name: str, number: int, dtype: str) -> None:
+        """Note where a shard's array begins, in elements: in the range, or among the copies."""
+        array = self._index_array(number, name)
+        start = int(array.ctypes.data) - self.range.address
+        item_bytes = array.dtype.itemsize
+        if 0 <= start < len(self.range.data) and start % item_bytes == 0:
+            self._places[name][number] = start // item_bytes
+            return
+        with _opening:
+            copies = self._copies.get(name, np.empty(0, little(dtype)))
+            # The copies first: another thread may look a place up as soon as it stands there.
+            self._copies[name] = np.concatenate([copies, array])
+            self._places[name][number] = _UNKNOWN + 1 + len(copies)
 
     def _index_array(self, number: int, name: str) -> NDArray[Any]:
         shard = self.shard(number)
         if name == "offset":
             return shard.offsets
         return shard.lengths if name == "length" else shard.columns[name]
-
-    def _place(self, array: NDArray[Any], item_bytes: int) -> int:
-        """Where an array begins in the range, in elements; -1 when that is no whole number."""
-        start = int(array.ctypes.data) - self.range.address
-        is_within = 0 <= start < len(self.range.data)
-        return start // item_bytes if is_within and start % item_bytes == 0 else -1
 
     def find(self, key: bytes) -> int | None:
         """Position in the store of the sample with this text key, or None."""
