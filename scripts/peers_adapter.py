@@ -9,14 +9,13 @@ written with the same writer, since no source reads it yet.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from packer import Recipe, build
 from readers import LMDBDataset
 from readers import make_loader as make_our_loader
 from readers.ops import RandomFlip, RandomResizedCrop
@@ -28,18 +27,16 @@ from readers.store.shard import ShardWriter
 
 SUPPORTS = {"w1": ["jpg", "raw256"], "w2": ["raw"], "w3": ["raw640"], "w4": ["bytes"]}
 
-_BUILD_OPTIONS = {"jpg": ["--image", "original"], "raw256": ["--size", "256"]}
+_RECIPES = {"jpg": Recipe(image="original"), "raw256": Recipe(size=256)}
 _SHARD_COUNT = 8
 
 
 def write(raw: str, store: str, w: str, v: str, workers: int) -> dict[str, Any]:
     """Build the store of one workload."""
     out = f"{store}/store.lmdb"
-    if w == "w1" and v in _BUILD_OPTIONS:
-        command = [sys.executable, "-m", "packer.cli", "build", f"{raw}/w1", out]
-        subprocess.run(
-            [*command, *_BUILD_OPTIONS[v], "--workers", str(workers)], check=True, timeout=600
-        )
+    if w == "w1" and v in _RECIPES:
+        # What the command line calls.
+        build(f"{raw}/w1", out, _RECIPES[v], worker_count=workers)
     elif w == "w2":
         images, labels = np.load(f"{raw}/w2/images.npy"), np.load(f"{raw}/w2/labels.npy")
         schema = _schema(_image(32), Field(name="label", kind="label", dtype="int64"))
