@@ -6,37 +6,21 @@
 The command line is the same: `packer build raw out.lmdb --size 256`.
 """
 
-from __future__ import annotations
+# Not on first use, as in `readers`: two of the functions are named as their modules, and an import
+# of a module that comes later than the function would take its name.
+from packer.build import BuildReport, Step, build
+from packer.errors import BuildError
+from packer.recipe import Recipe
+from packer.sources import SourceOptions
+from packer.verify import VerifyReport, verify
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from packer.build import BuildReport as BuildReport
-    from packer.build import Step as Step
-    from packer.build import build as build
-    from packer.errors import BuildError as BuildError
-    from packer.recipe import Recipe as Recipe
-    from packer.sources import SourceOptions as SourceOptions
-    from packer.verify import VerifyReport as VerifyReport
-    from packer.verify import verify as verify
-
-_HOMES = {
-    "BuildReport": "packer.build",
-    "Step": "packer.build",
-    "build": "packer.build",
-    "BuildError": "packer.errors",
-    "Recipe": "packer.recipe",
-    "SourceOptions": "packer.sources",
-    "VerifyReport": "packer.verify",
-    "verify": "packer.verify",
-}
-
-__all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    """Public names are loaded on first use, so that a build worker starts fast."""
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__all__ = [
+    "BuildError",
+    "BuildReport",
+    "Recipe",
+    "SourceOptions",
+    "Step",
+    "VerifyReport",
+    "build",
+    "verify",
+]

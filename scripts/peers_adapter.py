@@ -9,6 +9,7 @@ written with the same writer, since no source reads it yet.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -51,9 +52,8 @@ def write(raw: str, store: str, w: str, v: str, workers: int) -> dict[str, Any]:
             out, schema, len(labels), lambda i: {"payload": payloads[i], "label": labels[i]}
         )
     elif w == "w3" and v == "raw640":
-        from common import Prep  # The comparison's own.
-
-        samples = Prep(raw, w, v)
+        # The comparison's own module, beside its driver.
+        samples = importlib.import_module("common").Prep(raw, w, v)
         schema = _schema(
             _image(640),
             Field(name="boxes", kind="array", dtype="float32", shape=(None, 4)),

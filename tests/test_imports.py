@@ -106,3 +106,18 @@ def test_importing_has_no_effects(module):
         "                  sorted(set(os.listdir('/proc/self/fd')) - files)]))"
     )
     assert run_fresh(code) == [1, 0, []]
+
+
+@pytest.mark.parametrize("package", ["packer", "readers"])
+def test_public_names_are_what_they_name_whatever_was_imported_before(package):
+    """A module of the same name as a function must not take its place."""
+    code = f"""
+import importlib, pkgutil, types
+package = importlib.import_module({package!r})
+for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+    if "__main__" not in module.name:
+        importlib.import_module(module.name)
+for name in package.__all__:
+    assert not isinstance(getattr(package, name), types.ModuleType), name
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
