@@ -7,11 +7,11 @@ import hashlib
 import json
 import os
 import resource
+import shutil
 import signal
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from zlib import crc32
 
@@ -287,32 +287,34 @@ FILLS = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(scope="module")
-def small_disk(tmp_path_factory) -> Iterator[Path]:
-    """A file system of 3 MiB."""
-    folder = tmp_path_factory.mktemp("disk")
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", folder], capture_output=True, text=True
-    )
-    if mounted.returncode:
-        pytest.skip(f"may not mount a small file system here: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
+# The file system is seen by the child alone and gone with it, however the test ends.
+ON_A_SMALL_DISK = """
+mount -t tmpfs -o size=3m tmpfs "$1" || exit 77
+shift
+exec "$@"
+"""
 
 
 @FILLS
-def test_a_full_disk_is_an_os_error_that_says_so(size, count, small_disk):
+def test_a_full_disk_is_an_os_error_that_says_so(size, count, tmp_path):
     """Wherever space runs out, no signal and no half-written shard: ENOSPC with the path."""
-    path = small_disk / "shard-00000.lmdb"
+    if shutil.which("unshare") is None:
+        pytest.skip("no unshare here to mount a small file system with")
+    path = tmp_path / "shard-00000.lmdb"
+    unshare = ["unshare", "--mount", "--map-root-user", "sh", "-c", ON_A_SMALL_DISK, "sh", tmp_path]
     done = subprocess.run(
-        [sys.executable, "-c", FILL, path, str(size), str(count)], capture_output=True, text=True
+        [*unshare, sys.executable, "-c", FILL, path, str(size), str(count)],
+        capture_output=True,
+        text=True,
     )
+    if done.returncode == 77 or "unshare failed" in done.stderr:
+        pytest.skip(f"may not mount a small file system here: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
     first, last = done.stdout.splitlines()
     assert first.startswith(f"{errno.ENOSPC} [Errno {errno.ENOSPC}] No space left on device")
     assert str(path) in first
     assert last == "removed"
-    assert list(small_disk.iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 @FILLS
@@ -693,6 +695,34 @@ def test_samples_and_keys_that_lmdb_has_otherwise_are_found(shard):
             check_against_lmdb(path, open_from_disk(path, altered))
 
 
+def test_a_schema_that_was_changed_after_the_build_is_found(shard):
+    """A manifest that calls cats dogs passes every check of an opening."""
+    path, info = shard
+    for label in (
+        Field(name="label", kind="label", dtype="int64", names=("dog", "cat")),
+        Field(name="label", kind="scalar", dtype="int64", names=("cat", "dog")),
+    ):
+        fields = [label if field.name == "label" else field for field in VARIABLE.fields]
+        reader = open_from_disk(path, info, Schema(tuple(fields)))
+        with pytest.raises(ShardError, match=f"^{path}: its identity is not that of the manifest"):
+            check_against_lmdb(path, reader)
+
+
+def test_keys_and_checksums_that_were_changed_after_the_build_are_found(shard):
+    """The identity is of all that the index says, so a shard cannot be altered under it."""
+    path, info = shard
+    whole = path.read_bytes()
+    reader = open_shard(path, info, VARIABLE)
+    keys = [digest_from_key(sample_of(VARIABLE, at)[0]) for at in (4, 5)]
+    swapped = {keys[0]: key_from_index(5), keys[1]: key_from_index(4)}
+    checksums = {b"crc32": npy_bytes(changed(reader.checksums, 3, 0))}
+    for database, changes in ((b"keys", swapped), (b"index", checksums)):
+        path.write_bytes(whole)
+        altered = change_database(path, info, database, changes)
+        with pytest.raises(ShardError, match=f"^{path}: its identity is not that of the manifest"):
+            check_against_lmdb(path, open_from_disk(path, altered))
+
+
 def test_what_lmdb_cannot_open_is_an_error_of_the_shard(shard):
     """LMDB's own exceptions do not come out."""
     path, info = shard
@@ -726,7 +756,9 @@ def test_arrays_are_what_numpy_writes(dtype, count):
     assert np.array_equal(found, array)
     assert found.flags.aligned
     odd = memoryview(b"\0" + data)[1:]
-    assert np.array_equal(npy_view(odd, dtype, count), array)
+    moved = npy_view(odd, dtype, count)
+    assert np.array_equal(moved, array)
+    assert moved.flags.aligned  # Whatever place LMDB had for it.
     for wrong in (count - 1, count + 1, 10 * count + 5):
         with pytest.raises(CodecError):
             npy_view(memoryview(data), dtype, wrong)
