@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from readers.dataset import LMDBDataset as LMDBDataset
     from readers.loader import LoaderConfig as LoaderConfig
     from readers.loader import make_loader as make_loader
+    from readers.prefetch import DevicePrefetcher as DevicePrefetcher
     from readers.store.errors import StoreError as StoreError
 
 _HOMES = {
+    "DevicePrefetcher": "readers.prefetch",
     "LMDBDataset": "readers.dataset",
     "LoaderConfig": "readers.loader",
     "StoreError": "readers.store.errors",
