@@ -33,6 +33,7 @@ from packer.rejects import describe_rejects, reject_count_max, write_rejects
 from packer.sources import SourceOptions, scan_source
 from packer.sources.items import Reject
 from packer.sources.walk import readable_path
+from packer.wording import count_text
 from packer.workspace import TargetLock, TaskPlan, TaskReport, Workspace
 from readers.machine import core_count, local_rank_count, mount_of
 from readers.store.layout import MANIFEST_NAME, REJECTS_NAME
@@ -113,8 +114,8 @@ class BuildReport:
         """What people want to see after hours of work."""
         lines = [
             *self.notes,
-            f"{self.path}: {self.sample_count:,} samples, {self.bytes:,} bytes in "
-            f"{self.shard_count:,} shards",
+            f"{self.path}: {count_text(self.sample_count, 'sample')}, {self.bytes:,} bytes in "
+            f"{count_text(self.shard_count, 'shard')}",
             f"found {self.found_count:,} = {self.sample_count:,} stored + {self.reject_count:,} "
             f"rejected + {self.ignored_count:,} ignored",
         ]
@@ -127,8 +128,9 @@ class BuildReport:
         if self.classes:
             names = [f"{name} {count:,}" for name, count in self.classes.items()]
             more = f", and {len(names) - 10:,} more" if len(names) > 10 else ""
-            lines.append(f"{len(names):,} classes: {', '.join(names[:10])}{more}")
-        kept = f", {self.kept_shard_count:,} shards kept" if self.kept_shard_count else ""
+            lines.append(f"{count_text(len(names), 'class')}: {', '.join(names[:10])}{more}")
+        kept = count_text(self.kept_shard_count, "shard")
+        kept = f", {kept} kept" if self.kept_shard_count else ""
         lines += [
             f"{self.seconds:.1f} s, {self.images_per_s:,.0f} images/s with {self.worker_count} "
             f"build workers{kept}",

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from packer.build import content_sha256
+from packer.wording import count_text
 from readers.store.manifest import Manifest, read_manifest
 from readers.store.schema import Field
 
@@ -37,8 +38,9 @@ def describe(path: str | Path) -> str:
     byte_count = sum(shard.bytes for shard in manifest.shards)
     source = manifest.source
     lines = [
-        f"{path}: {manifest.sample_count:,} samples, {byte_count:,} bytes in "
-        f"{len(manifest.shards):,} shards, format {manifest.format.major}.{manifest.format.minor}",
+        f"{path}: {count_text(manifest.sample_count, 'sample')}, {byte_count:,} bytes in "
+        f"{count_text(len(manifest.shards), 'shard')}, "
+        f"format {manifest.format.major}.{manifest.format.minor}",
         f"source: {source.format}, found {source.found_count:,}, rejected {source.reject_count:,}, "
         f"ignored {sum(source.ignored.values()):,}",
         "recipe: " + ", ".join(f"{name}={value}" for name, value in manifest.recipe.items()),
@@ -49,7 +51,7 @@ def describe(path: str | Path) -> str:
         counts = (f"{name} {count:,}" for name, count in manifest.splits.items())
         lines.append("splits: " + ", ".join(counts))
     if manifest.classes:
-        lines.append(f"{len(manifest.classes):,} classes: {_describe_classes(manifest)}")
+        lines.append(f"{count_text(len(manifest.classes), 'class')}: {_describe_classes(manifest)}")
     versions = (f"{name} {version}" for name, version in manifest.versions.items())
     lines += ["made with " + ", ".join(versions), f"content {content_sha256(manifest)}"]
     return "\n".join(lines)

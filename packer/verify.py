@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from packer.wording import count_text
 from readers.machine import core_count
 from readers.store.errors import ChecksumError, CodecError, ImageError, StoreError
 from readers.store.layout import FORMAT_MINOR, MANIFEST_NAME, REJECTS_NAME
@@ -46,10 +47,11 @@ class VerifyReport:
 
     def summary(self) -> str:
         """The problems, or one line that says there are none."""
-        what = f"{self.path}: {self.sample_count:,} samples in {self.shard_count:,} shards"
+        samples = count_text(self.sample_count, "sample")
+        what = f"{self.path}: {samples} in {count_text(self.shard_count, 'shard')}"
         if self.is_good:
             return f"{what}: all good"
-        return "\n".join([*self.problems, f"{what}: {len(self.problems):,} problems"])
+        return "\n".join([*self.problems, f"{what}: {count_text(len(self.problems), 'problem')}"])
 
 
 def verify(

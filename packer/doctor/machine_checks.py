@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from packer.doctor.check import Check, count_text, size_text
+from packer.doctor.check import Check
 from packer.doctor.need import Need
 from packer.doctor.torch_facts import TorchFacts
+from packer.wording import count_text, size_text
 from readers.machine import Machine
 
 _MEMORY_SHARE_MAX = 0.5

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from packer.doctor.check import Check, size_text
+from packer.doctor.check import Check
+from packer.wording import size_text
 from readers.machine import Mount
 
 _NFS_READ_BYTES_LEAST = 2**17

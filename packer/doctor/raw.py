@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from packer.doctor.check import Check, count_text, size_text, time_text
+from packer.doctor.check import Check
 from packer.sources.walk import PICTURE_TYPES, is_picture_name, skip_reason
+from packer.wording import count_text, size_text, time_text
 from readers.machine import Mount
 
 _WALK_TIMEOUT_S = 0.5

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packer.doctor import page_cache
-from packer.doctor.check import Check, count_text, size_text, time_text
+from packer.doctor.check import Check
 from packer.doctor.need import Need
 from packer.doctor.page_cache import Residency
+from packer.wording import count_text, size_text, time_text
 from packer.workspace import Workspace
 from readers.machine import Memory
 from readers.store.errors import CodecError, ImageError, ShardError, StoreError

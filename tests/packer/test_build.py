@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from pathlib import Path
 
 import cv2
@@ -13,7 +14,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import packer.build
 from packer.build import Step, build
 from packer.errors import (
     BuildError,
@@ -551,13 +551,14 @@ def test_a_store_that_appears_meanwhile_is_not_replaced(
 ):
     """Of two builds started together, the one that looks longer finds the other's store."""
     out = tmp_path / "out.lmdb"
-    scan_source = packer.build.scan_source
+    module = sys.modules["packer.build"]  # `packer.build` is the function.
+    scan_source = module.scan_source
 
     def scan_slowly(*arguments):
         shutil.copytree(store, out)
         return scan_source(*arguments)
 
-    monkeypatch.setattr(packer.build, "scan_source", scan_slowly)
+    monkeypatch.setattr(module, "scan_source", scan_slowly)
     with pytest.raises(TargetExistsError, match=r"another build .* has just finished this store"):
         build(raw, out)
     assert contents(out) == contents(store)

@@ -299,7 +299,7 @@ def test_verify_has_status_1_when_anything_is_wrong(tmp_path, store):
     """The problems on stdout, since they are its result; as JSON too."""
     done = run_here("verify", store)
     assert (done.exit_code, done.stderr) == (0, "")
-    assert done.stdout == f"{store}: 12 samples in 1 shards: all good\n"
+    assert done.stdout == f"{store}: 12 samples in 1 shard: all good\n"
     out = shutil.copytree(store, tmp_path / "out.lmdb")
     os.truncate(out / "shard-00000.lmdb", 4096)
     done = run_here("verify", out)

@@ -18,7 +18,7 @@ from PIL import Image
 
 from packer.build import build
 from packer.doctor import doctor, page_cache
-from packer.doctor.check import Check, count_text, size_text, time_text
+from packer.doctor.check import Check
 from packer.doctor.machine_checks import (
     check_cores,
     check_cuda,
@@ -44,6 +44,7 @@ from packer.doctor.store import (
 )
 from packer.doctor.torch_facts import _PROGRAM, TorchFacts, TorchQuestion
 from packer.recipe import Recipe
+from packer.wording import count_text, size_text, time_text
 from packer.workspace import TargetLock, Workspace
 from readers import machine
 from readers.machine import FileLimit, Machine, Memory, PythonProcesses, Space, mount_of
