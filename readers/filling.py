@@ -23,7 +23,7 @@ from readers.samples import GatheredSamples
 from readers.show import SampleReader, pil_image
 from readers.stats import Watch
 from readers.store.errors import CodecError, ImageError
-from readers.store.reader import StoreReader
+from readers.store.reader import Located, StoreReader
 from readers.store.record import RecordReader
 from readers.store.schema import Field, field_bytes
 from readers.store.shard import ShardReader
@@ -108,7 +108,8 @@ class BatchReader:
         watch.start()
         view, store = self._view, self._view.store
         positions = view.selection.positions(indices)
-        starts, lengths = store.record_spans(positions)
+        located = store.located(positions)
+        starts, lengths = located.spans()
         if page_in(store.range, starts, lengths):
             watch.storage_batch_count += 1
         count = len(positions)
@@ -119,13 +120,21 @@ class BatchReader:
         pieces = iter(_take_many(take, sizes))
         batch: dict[str, Any] = dict.fromkeys(view.fields)
         for field in self._scalars:
-            batch[field.name] = self._column(store, field, positions, next(pieces))
+            batch[field.name] = self._column(located, field, next(pieces))
         for field in self._fixed:
             batch[field.name] = self._rows(store, field, starts, next(pieces))
         watch.lap("read")
         if self._ops is not None:
             batch[self._ops.field] = self._worked(
-                self._ops, store, indices, positions, (starts, lengths), epoch, next(pieces), watch
+                self._ops,
+                store,
+                located,
+                indices,
+                positions,
+                (starts, lengths),
+                epoch,
+                next(pieces),
+                watch,
             )
         if self._ragged:
             samples = self._ragged_samples(indices, positions, watch)
@@ -140,12 +149,11 @@ class BatchReader:
             as_numpy=view.image_as == "numpy",
         )
 
-    def _column(
-        self, store: StoreReader, field: Field, positions: NDArray[np.int64], out: torch.Tensor
-    ) -> Any:
+    @staticmethod
+    def _column(located: Located, field: Field, out: torch.Tensor) -> Any:
         """A scalar field of many samples: a tensor, or a list of names."""
         values = out.view(getattr(torch, field.dtype or ""))
-        values.numpy()[:] = store.column(field.name, positions)
+        values.numpy()[:] = located.column(field.name)
         if field.kind == "scalar" and field.names is not None:
             return [field.names[value] for value in values.tolist()]
         return values
@@ -198,6 +206,7 @@ class BatchReader:
         self,
         ops: ImageOps,
         store: StoreReader,
+        located: Located,
         indices: NDArray[np.int64],
         positions: NDArray[np.int64],
         spans: tuple[NDArray[np.int64], NDArray[np.int64]],
@@ -209,7 +218,7 @@ class BatchReader:
         plan, image = ops.plan, self._image
         assert image is not None
         heights, widths = (
-            store.column(f"{image.name}.{name}", positions) if side is None else side
+            located.column(f"{image.name}.{name}") if side is None else side
             for name, side in zip(("height", "width"), image.shape, strict=False)
         )
         # Chances follow the sample, not its place in a split or choice of samples.

@@ -31,6 +31,40 @@ _UNKNOWN = -(2**62)
 """Place of an array that was not asked for yet."""
 
 
+class Located:
+    """Samples of a store whose shards are known and opened.
+
+    Made by `StoreReader.located`.
+    """
+
+    def __init__(
+        self, store: StoreReader, numbers: NDArray[np.int64], positions: NDArray[np.int64]
+    ) -> None:
+        self._store = store
+        self._numbers = numbers
+        self._positions = positions
+
+    def spans(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where each record begins in the mapped range, and its length, in bytes."""
+        store = self._store
+        offsets = store.taken("offset", "uint64", self._numbers, self._positions)
+        starts = offsets.astype(np.int64) + store.range.starts[self._numbers]
+        if not store.layout.variable_fields:
+            # Checked when the shard was opened: all are as long.
+            return starts, np.full(len(starts), store.layout.variable_start, np.int64)
+        lengths = store.taken("length", "uint32", self._numbers, self._positions)
+        return starts, lengths.astype(np.int64)
+
+    def column(self, name: str) -> NDArray[Any]:
+        """One number of each, out of the index: a scalar field, or the extent of an image.
+
+        Raises:
+            KeyError: There is no such column.
+        """
+        dtype = self._store.column_dtypes[name]
+        return self._store.taken(name, dtype, self._numbers, self._positions)
+
+
 class StoreReader:
     """A store, by position of its samples.
 
@@ -41,6 +75,7 @@ class StoreReader:
     Attributes:
         manifest: As given.
         layout: Where everything lies in a record.
+        column_dtypes: Element type of each array of numbers in the index, by name.
         first_samples: Position in the store of each shard's first sample, and the count of all.
         range: The mapped shards.
     """
@@ -55,7 +90,7 @@ class StoreReader:
         self.range = FileRange([shard.bytes for shard in manifest.shards])
         self._shards: list[ShardReader | None] = [None] * len(counts)
         self._is_open = np.zeros(len(counts), bool)
-        self._column_dtypes = {item.name: item.dtype for item in self.layout.columns}
+        self.column_dtypes = {item.name: item.dtype for item in self.layout.columns}
         # Where each shard's array begins, by name: in the range; or, from _UNKNOWN + 1 on, among
         # the copies.
         self._places: dict[str, NDArray[np.int64]] = {}
@@ -101,28 +136,10 @@ class StoreReader:
         number = bisect_right(self._first_samples, index) - 1
         return self.shard(number), index - self._first_samples[number]
 
-    def record_spans(
-        self, indices: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where the records of many samples begin in the mapped range, and their lengths, in bytes.
-
-        Their shards are opened, so the addresses may be read.
-        """
+    def located(self, indices: NDArray[np.int64]) -> Located:
+        """Many samples, found once for all that is asked about them. Their shards are opened."""
         numbers = self._shard_numbers(indices)
-        positions = indices - self.first_samples[numbers]
-        starts = self._taken("offset", "uint64", numbers, positions).astype(np.int64)
-        lengths = self._taken("length", "uint32", numbers, positions).astype(np.int64)
-        return starts + self.range.starts[numbers], lengths
-
-    def column(self, name: str, indices: NDArray[np.int64]) -> NDArray[Any]:
-        """One number of many samples, out of the index: a scalar field, or the extent of an image.
-
-        Raises:
-            KeyError: There is no such column.
-        """
-        numbers = self._shard_numbers(indices)
-        positions = indices - self.first_samples[numbers]
-        return self._taken(name, self._column_dtypes[name], numbers, positions)
+        return Located(self, numbers, indices - self.first_samples[numbers])
 
     def _shard_numbers(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         """The shard of each sample. All of them are opened."""
@@ -135,7 +152,7 @@ class StoreReader:
                 self.shard(number)
         return numbers
 
-    def _taken(
+    def taken(
         self,
         name: str,
         dtype: str,

@@ -84,7 +84,7 @@ def test_starts_of_many_records_are_those_of_each(counts, tmp_path):
         np.array([7, 6, 8, 19, 20]),
         np.array([], np.int64),
     ):
-        starts = store.record_spans(indices)[0]
+        starts = store.located(indices).spans()[0]
         assert starts.dtype == np.int64
         assert starts.shape == indices.shape
         for index, start in zip(indices.tolist(), starts.tolist(), strict=True):
@@ -101,7 +101,7 @@ def test_shards_are_opened_when_they_are_asked_for(path):
     assert mapped_shards(path) == []
     store.locate(7)
     assert mapped_shards(path) == [1]
-    store.record_spans(np.array([21, 24]))[0]
+    store.located(np.array([21, 24])).spans()[0]
     assert mapped_shards(path) == [1, 3]
     store.find(sample_of(VARIABLE, 9)[0])
     assert mapped_shards(path) == [0, 1, 2, 3]
@@ -124,7 +124,7 @@ def test_a_shard_is_opened_once_however_many_threads_ask_at_once(path, monkeypat
 
         def ask(store: StoreReader = store, barrier: threading.Barrier = barrier) -> None:
             barrier.wait(10)
-            store.record_spans(np.arange(25))
+            store.located(np.arange(25)).spans()
 
         threads = [threading.Thread(target=ask) for _ in range(8)]
         for thread in threads:
@@ -144,11 +144,11 @@ def test_a_column_of_many_samples_is_that_of_each(path):
         for index in indices.tolist():
             shard, position = store.locate(index)
             expected.append(shard.columns[name][position])
-        found = store.column(name, indices)
+        found = store.located(indices).column(name)
         assert found.dtype == expected[0].dtype
         assert found.tolist() == [value.item() for value in expected]
     with pytest.raises(KeyError):
-        store.column("absent", indices)
+        store.located(indices).column("absent")
 
 
 def test_a_store_costs_no_descriptors_and_goes_with_its_last_user(path):
@@ -243,12 +243,12 @@ def test_a_broken_shard_is_an_error_of_that_shard_alone(path):
         with pytest.raises(ShardError, match=f"^{path / shard_name(2)}: 4096 bytes, expected"):
             store.locate(10)
         with pytest.raises(ShardError, match=shard_name(2)):
-            store.record_spans(np.array([0, 10]))[0]
+            store.located(np.array([0, 10])).spans()[0]
         with pytest.raises(ShardError, match=shard_name(2)):
             store.find(b"absent")
     assert descriptors() == before
     assert store.find(sample_of(VARIABLE, 3)[0]) == 3
-    assert store.record_spans(np.array([24, 0]))[0].shape == (2,)
+    assert store.located(np.array([24, 0])).spans()[0].shape == (2,)
 
 
 def test_shards_that_changed_places_are_refused(tmp_path):
@@ -277,7 +277,7 @@ def test_a_store_without_samples_can_be_opened(tmp_path):
     publish_manifest(tmp_path, make_manifest(VARIABLE, []))
     store = open_store(tmp_path)
     assert store.find(b"key") is None
-    assert store.record_spans(np.array([], np.int64))[0].tolist() == []
+    assert store.located(np.array([], np.int64)).spans()[0].tolist() == []
     assert list(store.shards()) == []
 
 
