@@ -109,7 +109,7 @@ class WindowDecoder:
         library.jpeg_std_error.restype = ctypes.c_void_p
         self._error = _ErrorManager()
         library.jpeg_std_error(ctypes.byref(self._error))
-        self._is_trial = True
+        self._trial_codes: list[int] | None = []
         self._on_error = _ErrorExit(self._fail)  # Kept: the library holds its address alone.
         self._error.error_exit = ctypes.cast(self._on_error, ctypes.c_void_p)
         self._struct_bytes = self._find_struct_bytes()
@@ -117,7 +117,8 @@ class WindowDecoder:
 
     def _fail(self, decompressor: Any) -> None:
         """A fatal error: libjpeg must not be returned to, but for the trial below."""
-        if self._is_trial and self._error.msg_code == _JERR_BAD_STRUCT_SIZE:
+        if self._trial_codes is not None:
+            self._trial_codes.append(self._error.msg_code)
             return
         sys.stderr.write(f"libjpeg: fatal error {self._error.msg_code}\n")
         sys.stderr.flush()
@@ -126,11 +127,14 @@ class WindowDecoder:
     def _find_struct_bytes(self) -> int:
         """How large the library thinks its struct is: it says so when it is given another."""
         decompressor = _Decompressor(err=ctypes.addressof(self._error))
-        # All that the library does after this one complaint is to clear and fill in the struct.
+        # All that the library does after this complaint, and after the one before it about the
+        # version, is to clear and fill in the struct.
         self._create(decompressor, 1)
         size = self._error.msg_parm[0]
         self._library.jpeg_destroy_decompress(ctypes.byref(decompressor))
-        self._is_trial = False
+        codes, self._trial_codes = self._trial_codes, None
+        if codes != [_JERR_BAD_STRUCT_SIZE]:
+            raise OSError(f"libjpeg is none of ABI {_LIBRARY_VERSION}: errors {codes}")
         if not 512 <= size <= ctypes.sizeof(_Decompressor):
             raise OSError(f"libjpeg has a struct of {size} bytes")
         return int(size)

@@ -6,7 +6,8 @@
 
 Pixels never cross: both sides map the slot. A slot is free again when the last tensor over it is
 gone (NOTE [ a kept batch is never overwritten ] in buffers.py), so a user who keeps batches makes
-the ring longer, and nothing else.
+the ring longer. A slot takes a descriptor in each process, so the ring has an end: batches beyond
+it are copied into memory of the main process alone.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import traceback
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from multiprocessing import reduction
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
@@ -31,14 +33,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from readers.buffers import Memory
 from readers.slots import Place, Slot, SlotWriter, tensor_at
 from readers.stats import LoaderStats, Watch
+from readers.thread_engine import ENDED
 
-_TASK = struct.Struct("<QQQQ?")  # run, turn, epoch, slot, whether its descriptor follows
+# Run, turn, epoch, slot, how many indices, whether the slot's descriptor follows.
+_TASK = struct.Struct("<QQQQQ?")
 _SAMPLE = struct.Struct("<q")
 _NO_SAMPLE = -1
 _PARENT_CHECK_S = 5.0
 _STOP_S = 2.0
+_KEPT_COUNT_MAX = 32
+"""Slots that a user may hold before batches are copied: with 16 workers there are then 64 of them,
+in a main process that may have as few as 128 files open."""
 
 
 class Filler(Protocol):
@@ -103,15 +111,17 @@ class ProcessEngine:
         self._owner = os.getpid()
         self._slots: list[Slot] = []
         self._free: deque[int] = deque()
+        self._held: set[int] = set()
         self._workers: list[_Worker] = []
         self._selector = selectors.DefaultSelector()
-        for number in range(self._worker_count):
-            others = [worker.connection.fileno() for worker in self._workers]
-            worker = _Worker(self._context, number, self._filler, self._seed, others)
-            self._workers.append(worker)
-            self._selector.register(worker.connection, selectors.EVENT_READ, worker)
-            self._selector.register(worker.process.sentinel, selectors.EVENT_READ, worker)
         self._finalizer = weakref.finalize(self, _stop, self._workers, self._owner)
+        with _without_threads_of_opencv():
+            for number in range(self._worker_count):
+                others = [worker.connection.fileno() for worker in self._workers]
+                worker = _Worker(self._context, number, self._filler, self._seed, others)
+                self._workers.append(worker)
+                self._selector.register(worker.connection, selectors.EVENT_READ, worker)
+                self._selector.register(worker.process.sentinel, selectors.EVENT_READ, worker)
 
     def batches(self, parts: Iterable[NDArray[np.int64]], epoch: int) -> Iterator[Any]:
         """The batches of an epoch, in order.
@@ -130,26 +140,33 @@ class ProcessEngine:
         run = self._run
         waiting = iter(parts)
         ready: dict[int, tuple[int, int, Any]] = {}
+        free = self._free
         sent = handed = 0
         is_exhausted = False
-        while True:
-            while not is_exhausted and sent - handed < self._depth:
-                indices = next(waiting, None)
-                if indices is None:
-                    is_exhausted = True
-                    break
-                self._send(run, sent, epoch, indices)
-                sent += 1
-            if handed == sent:
-                return
-            while handed not in ready:
-                for turn, answer in self._receive(run):
-                    ready[turn] = answer
-            batch = self._batch(*ready.pop(handed))
-            self._stats.ready_count += len(ready)
-            handed += 1
-            yield batch
-            del batch  # So that the slot is free as soon as the user has let go of it.
+        try:
+            while True:
+                while not is_exhausted and sent - handed < self._depth:
+                    indices = next(waiting, None)
+                    if indices is None:
+                        is_exhausted = True
+                        break
+                    self._send(run, sent, epoch, indices)
+                    sent += 1
+                if handed == sent:
+                    return
+                self._receive(run, ready, timeout_s=0)  # An error is known before its turn.
+                while handed not in ready:
+                    self._receive(run, ready)
+                batch = self._batch(*ready.pop(handed))
+                self._stats.ready_count += len(ready)
+                handed += 1
+                yield batch
+                del batch  # So that the slot is free as soon as the user has let go of it.
+                # What answers there are from now on belong to another run, or another process.
+                if self._run != run or self._owner != os.getpid():
+                    raise RuntimeError(ENDED)
+        finally:
+            free.extend(number for number, _, _ in ready.values())
 
     def _send(self, run: int, turn: int, epoch: int, indices: NDArray[np.int64]) -> None:
         worker = min(self._workers, key=lambda worker: worker.task_count)
@@ -157,20 +174,24 @@ class ProcessEngine:
             self._slots.append(Slot.make(is_pinned=self._is_pinned))
             self._free.append(len(self._slots) - 1)
         number = self._free.pop()
-        worker.send(run, turn, epoch, number, self._slots[number], indices)
+        try:
+            worker.send(run, turn, epoch, number, self._slots[number], indices)
+        except (BrokenPipeError, ConnectionResetError):
+            raise self._death(worker) from None
 
-    def _receive(self, run: int) -> list[tuple[int, tuple[int, int, Any]]]:
-        """Answers of this run that are there, waiting for the first."""
-        answers = []
-        for key, _ in self._selector.select():
+    def _receive(
+        self, run: int, ready: dict[int, tuple[int, int, Any]], timeout_s: float | None = None
+    ) -> None:
+        """Put the answers of this run that are there into `ready`, waiting for the first."""
+        for key, _ in self._selector.select(timeout_s):
             worker = key.data
             if key.fileobj is not worker.connection and not worker.connection.poll():
                 raise self._death(worker)
             try:
-                answer = worker.connection.recv()
-            except (EOFError, ConnectionResetError):
+                its_run, turn, number, measured, answer = worker.connection.recv()
+            except (EOFError, OSError):  # The latter when it ended in the middle of an answer.
                 raise self._death(worker) from None
-            its_run, turn, number, byte_count, layout, error, measured = answer
+            byte_count, layout, error = reduction.ForkingPickler.loads(answer)
             worker.task_count -= 1
             self._stats.add_watch(*measured)
             if its_run != run:
@@ -179,16 +200,25 @@ class ProcessEngine:
                 self._free.append(number)
                 raise _rebuilt(*error)
             else:
-                answers.append((turn, (number, byte_count, layout)))
-        return answers
+                ready[turn] = number, byte_count, layout
 
     def _batch(self, number: int, byte_count: int, layout: Any) -> Any:
         memory = self._slots[number].memory(byte_count)
-        free, kept_count = self._free, self._depth + 2
+        free, held, owner = self._free, self._held, self._owner
+        kept_count = self._depth + 2
+        if len(held) >= _KEPT_COUNT_MAX:
+            own = Memory(byte_count, is_pinned=self._is_pinned)
+            own.tensor()[:byte_count].copy_(memory.tensor()[:byte_count])
+            free.append(number)
+            return _resolve(layout, own.tensor())
+        held.add(number)
 
         def release() -> None:
             # Slots beyond what a run needs (the user kept batches) give their pages back, and are
-            # the last to be used again. A deque's methods are atomic: see BufferPool.
+            # the last to be used again. Methods of deque and set are atomic: see BufferPool.
+            if os.getpid() != owner:
+                return  # A forked child's copy is gone: the parent's may be in use.
+            held.discard(number)
             if len(free) < kept_count:
                 free.append(number)
             else:
@@ -207,6 +237,8 @@ class ProcessEngine:
         if self._owner == os.getpid():
             self._finalizer()
             self._selector.close()
+            self._slots.clear()  # Batches that the user holds keep theirs mapped.
+            self._run += 1
         self._owner = -1
 
 
@@ -228,7 +260,7 @@ class _Worker:
             inherited = []
         self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]
             target=_work,
-            args=(number, theirs, filler, seed, inherited),
+            args=(theirs, filler, seed, inherited),
             name=f"loader-worker-{number}",
             daemon=True,
         )
@@ -249,14 +281,12 @@ class _Worker:
         is_new = number not in self._known
         self._known.add(number)
         self.task_count += 1
-        try:
-            self.connection.send_bytes(
-                _TASK.pack(run, turn, epoch, number, is_new) + indices.tobytes()
-            )
-            if is_new:
-                reduction.send_handle(self.connection, slot.descriptor, self.process.pid)
-        except (BrokenPipeError, ConnectionResetError):
-            raise WorkerDiedError(self.describe_death()) from None
+        # The indices go through the slot: a message that fits into the pipe for sure never waits
+        # for a worker that waits for its own answer to be read.
+        os.pwrite(slot.descriptor, indices.tobytes(), 0)
+        self.connection.send_bytes(_TASK.pack(run, turn, epoch, number, len(indices), is_new))
+        if is_new:
+            reduction.send_handle(self.connection, slot.descriptor, self.process.pid)
 
     def describe_death(self) -> str:
         """What is known of how it ended."""
@@ -299,9 +329,7 @@ class _SharedWatch(Watch):
         _SAMPLE.pack_into(self._status, 0, index)
 
 
-def _work(
-    number: int, connection: Connection, filler: Filler, seed: int, inherited: list[int]
-) -> None:
+def _work(connection: Connection, filler: Filler, seed: int, inherited: list[int]) -> None:
     """What a loader worker runs."""
     for descriptor in inherited:
         os.close(descriptor)
@@ -310,9 +338,11 @@ def _work(
     )  # A Ctrl-C reaches the main process, which decides.
     _use_one_thread()
     parent = os.getppid()
-    status = Slot(reduction.recv_handle(connection)).memory(_SAMPLE.size).window()
+    try:
+        status = Slot(reduction.recv_handle(connection)).memory(_SAMPLE.size).window()
+    except (EOFError, OSError):
+        return
     slots: dict[int, Slot] = {}
-    seeded_epoch = None
 
     filler.enter_worker()
     while True:
@@ -322,28 +352,51 @@ def _work(
                 if os.getppid() != parent:
                     return
             message = connection.recv_bytes()
-            run, turn, epoch, slot_number, is_new = _TASK.unpack_from(message)
+            run, turn, epoch, slot_number, count, is_new = _TASK.unpack(message)
             if is_new:
                 slots[slot_number] = Slot(reduction.recv_handle(connection))
         except (EOFError, OSError):
             return
-        indices = np.frombuffer(message, np.int64, offset=_TASK.size)
-        if epoch != seeded_epoch:
-            _seed(seed, number, epoch)
-            seeded_epoch = epoch
-        writer, watch = SlotWriter(slots[slot_number]), _SharedWatch(status)
-        layout, error = None, None
-        try:
-            layout = _described(filler.fill(indices, epoch, writer.take, watch), writer)
-        except Exception as raised:  # The edge of the process: handed on whole.
-            error = _crossing(raised)
+        slot = slots[slot_number]
+        indices = np.frombuffer(os.pread(slot.descriptor, count * 8, 0), np.int64)
+        _seed(seed, epoch, turn)
+        watch = _SharedWatch(status)
+        answer = _answer(filler, indices, epoch, slot, watch)
         measured = (watch.stages, watch.storage_batch_count)
-        answer = (run, turn, slot_number, writer.byte_count, layout, error, measured)
         try:
-            connection.send(answer)
+            connection.send((run, turn, slot_number, measured, answer))
         except (BrokenPipeError, ConnectionResetError):
             return
-        del layout, writer
+
+
+def _answer(
+    filler: Filler, indices: NDArray[np.int64], epoch: int, slot: Slot, watch: Watch
+) -> bytes:
+    """Fill a slot; (its bytes in use, what is where in it, the error if there was one), pickled."""
+    writer = SlotWriter(slot)
+    try:
+        layout = _described(filler.fill(indices, epoch, writer.take, watch), writer)
+        # Here, as what a user put into a batch may be nothing that can be sent.
+        return bytes(reduction.ForkingPickler.dumps((writer.byte_count, layout, None)))
+    except Exception as error:  # The edge of the process: handed on whole.
+        return bytes(reduction.ForkingPickler.dumps((0, None, _crossing(error))))
+
+
+@contextmanager
+def _without_threads_of_opencv() -> Iterator[None]:
+    """Have OpenCV end the threads that it keeps, for the time of a fork.
+
+    A forked child has none of them, and OpenCV there waits for them to end as soon as it is told to
+    use one thread: for ever, where another thread got the memory of one.
+    """
+    import cv2
+
+    count = cv2.getNumThreads()
+    cv2.setNumThreads(1)
+    try:
+        yield
+    finally:
+        cv2.setNumThreads(count)
 
 
 def _use_one_thread() -> None:
@@ -354,12 +407,15 @@ def _use_one_thread() -> None:
     cv2.setNumThreads(1)
 
 
-def _seed(seed: int, number: int, epoch: int) -> None:
-    """Give the global random numbers of this worker a state of their own for each epoch."""
-    state = np.random.SeedSequence([seed, number, epoch]).generate_state(4)
+def _seed(seed: int, epoch: int, turn: int) -> None:
+    """Give the global random numbers a state of their own for each batch, whoever fills it.
+
+    Which worker that is depends on who is free first, and must not show in the samples.
+    """
+    state = np.random.SeedSequence([seed, epoch, turn]).generate_state(4)
     random.seed(int(state[0]))
     np.random.seed(state[1:3])
-    torch.manual_seed(int(state[3]))
+    torch.default_generator.manual_seed(int(state[3]))  # Of the CPU alone: 5 times as quick.
 
 
 def _described(value: Any, writer: SlotWriter) -> Any:
@@ -371,9 +427,13 @@ def _described(value: Any, writer: SlotWriter) -> Any:
                 "Move batches in the training loop: DevicePrefetcher(loader, device)"
             )
         return writer.place(value)
-    if type(value) is np.ndarray and value.dtype.kind in "biuf" and value.dtype.isnative:
+    if type(value) is np.ndarray and _has_tensor_type(value.dtype):
         return writer.place(value)
     return _mapped(value, lambda part: _described(part, writer))
+
+
+def _has_tensor_type(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "biuf" and dtype.itemsize <= 8 and dtype.isnative
 
 
 def _resolve(layout: Any, data: torch.Tensor) -> Any:

@@ -7,6 +7,7 @@ ever held and is then filled again and again.
 
 from __future__ import annotations
 
+import mmap
 import os
 from typing import Any, NamedTuple
 
@@ -56,10 +57,13 @@ class Slot:
 
     def memory(self, byte_count: int) -> Memory:
         """At least so many bytes of it, mapped. It grows when it has to."""
+        byte_count = max(1, byte_count)  # An empty batch has an address too.
         if self._memory is None or self._memory.byte_count < byte_count:
             size = os.fstat(self.descriptor).st_size
             if size < byte_count:
-                size = -(-byte_count // 4096) * 4096
+                # Each growth is a new mapping, so a batch placed piece by piece must not grow it
+                # by every piece. Bytes that are never written take no memory.
+                size = -(-max(byte_count, size + size // 4) // mmap.PAGESIZE) * mmap.PAGESIZE
                 os.ftruncate(self.descriptor, size)
             self._memory = Memory(size, descriptor=self.descriptor, is_pinned=self._is_pinned)
         return self._memory
@@ -98,15 +102,24 @@ class SlotWriter:
 
     def place(self, value: torch.Tensor | np.ndarray[Any, Any]) -> Place:
         """Where a tensor or array is in the slot; it is copied there when it is not yet."""
-        is_array = isinstance(value, np.ndarray)
-        tensor = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
-        start = self._start_in_slot(tensor)
-        if start is None:
-            start, taken = self._taken(tensor.numel() * tensor.element_size())
-            copy = taken.view(tensor.dtype).view(tensor.shape)
-            tensor = copy.copy_(tensor)
+        if isinstance(value, np.ndarray):
+            # By numpy: torch takes no array with negative strides, and warns of a read-only one.
+            dtype = value.dtype.name
+            start, taken = self._taken(value.nbytes)
+            tensor = taken.view(getattr(torch, dtype)).view(value.shape)
+            np.copyto(tensor.numpy(), value)
+            return Place(start, value.shape, tensor.stride(), dtype, True)
+        tensor, found = value, self._start_in_slot(value)
+        if found is None:
+            found, taken = self._taken(tensor.nbytes)
+            # An image stays channels-last in memory: the strides are those that a copy of it has.
+            strides = torch.empty_like(tensor, device="meta").stride()
+            copy = torch.as_strided(
+                taken.view(tensor.dtype), tensor.shape, strides, found // tensor.element_size()
+            )
+            tensor = copy.copy_(tensor.detach())
         dtype = str(tensor.dtype).removeprefix("torch.")
-        return Place(start, tuple(tensor.shape), tensor.stride(), dtype, is_array)
+        return Place(found, tuple(tensor.shape), tensor.stride(), dtype, False)
 
     def _start_in_slot(self, tensor: torch.Tensor) -> int | None:
         """Offset of a tensor in the slot, or None when it is not there."""

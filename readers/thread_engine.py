@@ -17,6 +17,11 @@ from numpy.typing import NDArray
 from readers.buffers import BufferPool
 from readers.stats import LoaderStats, Watch
 
+ENDED = (
+    "this iteration is over: its loader was closed or begun anew, or this is a forked child. "
+    "Begin another: for batch in loader"
+)
+
 _POOLED_BYTES_LEAST = 2**16
 """Below this, fresh memory costs less than the object that tells when a buffer is free."""
 
@@ -88,6 +93,7 @@ class ThreadEngine:
         running: deque[Future[tuple[list[Any], Watch]]] = deque()
         try:
             while True:
+                self._check_goes_on(executor)
                 while len(running) < self._depth:
                     group = list(islice(waiting, self._group_count))
                     if not group:
@@ -102,12 +108,19 @@ class ThreadEngine:
                 self._stats.add_watch(watch.stages, watch.storage_batch_count)
                 batches.reverse()
                 while batches:
+                    self._check_goes_on(executor)
                     self._stats.ready_count += sum(f.done() for f in running) + len(batches) - 1
                     # Handed over, not kept: a buffer is free when the user has let go of it.
                     yield batches.pop()
         finally:
-            for future in running:
-                future.cancel()
+            # A forked child has no thread to give way, and may have got a lock in its locked state.
+            if self._owner == os.getpid():
+                for future in running:
+                    future.cancel()
+
+    def _check_goes_on(self, executor: ThreadPoolExecutor) -> None:
+        if self._executor is not executor or self._owner != os.getpid():
+            raise RuntimeError(ENDED)
 
     def _fill(self, parts: list[NDArray[np.int64]], epoch: int) -> tuple[list[Any], Watch]:
         watch = Watch()
@@ -122,7 +135,7 @@ class ThreadEngine:
             pool = BufferPool(byte_count, kept_count=kept, is_pinned=self._is_pinned)
             # Sizes that differ from batch to batch must not pile up pools that nobody asks again.
             if len(self._pools) >= 8:
-                self._pools.pop(next(iter(self._pools)))
+                self._pools.pop(next(iter(self._pools)), None)
             self._pools[byte_count] = pool
         return pool.take()
 

@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import multiprocessing
 import os
 import re
+import threading
+import time
 
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, SequentialSampler, get_worker_info
+from torch.utils.data import DataLoader, SequentialSampler, Subset, get_worker_info
 
-from readers import loader as loader_module
+import readers.loader
 from readers.collate import collate
 from readers.dataset import LMDBDataset
-from readers.loader import LoaderConfig, make_loader
+from readers.loader import LoaderConfig
+from readers.ops import RandomResizedCrop
+from readers.process_engine import ProcessEngine
 from readers.store.errors import ShardError
 from readers.store.schema import Field
+from readers.thread_engine import ThreadEngine
 
 
-@pytest.fixture(autouse=True)
-def no_workers_left():
-    """A loader that an error or a traceback keeps alive must not reach into the next test."""
-    yield
-    gc.collect()
+@pytest.fixture
+def make_loader():
+    """make_loader; what it made is closed in the end, and nothing is left of it."""
+    made = []
+
+    def make(*arguments, **settings):
+        made.append(readers.loader.make_loader(*arguments, **settings))
+        return made[-1]
+
+    yield make
+    for loader in made:
+        loader.close()
     assert not multiprocessing.active_children()
+    deadline = time.monotonic() + 10
+    while any(thread.name.startswith("loader") for thread in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -44,7 +59,7 @@ def flat(batches):
     return [key for batch in batches for key in batch]
 
 
-def test_it_is_a_dataloader_of_torch(dataset):
+def test_it_is_a_dataloader_of_torch(dataset, make_loader):
     """Whatever takes a DataLoader takes this."""
     loader = make_loader(dataset, 5, train=True, workers=0)
     assert isinstance(loader, DataLoader)
@@ -65,7 +80,7 @@ def test_it_is_a_dataloader_of_torch(dataset):
     ],
 )
 def test_training_drops_the_last_short_batch_and_evaluation_keeps_it(
-    dataset, workers, batch_size, settings, sizes
+    dataset, workers, batch_size, settings, sizes, make_loader
 ):
     """len(loader) says how many batches there are, and so many come."""
     loader = make_loader(dataset, batch_size, workers=workers, **settings)
@@ -76,7 +91,7 @@ def test_training_drops_the_last_short_batch_and_evaluation_keeps_it(
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_evaluation_goes_in_the_order_of_the_dataset(dataset, same, workers):
+def test_evaluation_goes_in_the_order_of_the_dataset(dataset, same, workers, make_loader):
     """Each batch is the samples of the dataset that follow, joined."""
     loader = make_loader(dataset, 5, train=False, workers=workers)
     for _ in range(2):
@@ -87,7 +102,7 @@ def test_evaluation_goes_in_the_order_of_the_dataset(dataset, same, workers):
             assert batch[1].is_contiguous(memory_format=torch.channels_last)
 
 
-def test_training_shuffles_anew_in_each_epoch_and_alike_for_a_seed(dataset):
+def test_training_shuffles_anew_in_each_epoch_and_alike_for_a_seed(dataset, make_loader):
     """The order follows from the seed alone, however many workers read it."""
     epochs = {}
     for workers in (0, 2):
@@ -103,7 +118,7 @@ def test_training_shuffles_anew_in_each_epoch_and_alike_for_a_seed(dataset):
     assert len({frozenset(order) for order in orders}) == 1
 
 
-def test_a_sampler_takes_the_place_of_the_order(dataset):
+def test_a_sampler_takes_the_place_of_the_order(dataset, make_loader):
     """What it yields is read, shuffled by nobody; only the short batch depends on `train`."""
     order = [7, 0, 11, 7, 3]
     loader = make_loader(dataset, 2, train=True, workers=0, sampler=order)
@@ -122,14 +137,14 @@ def test_a_sampler_takes_the_place_of_the_order(dataset):
         ({"batch_size": 4, "workers": -1}, "workers must be at least 0; got -1"),
     ],
 )
-def test_what_would_load_nothing_is_an_error_at_once(dataset, settings, message):
+def test_what_would_load_nothing_is_an_error_at_once(dataset, settings, message, make_loader):
     """An epoch of no batches would pass for training; the message has the numbers."""
     with pytest.raises(ValueError, match=message):
         make_loader(dataset, train=True, **{"workers": 0, **settings})
 
 
 @pytest.mark.parametrize("train", [True, False])
-def test_an_empty_dataset_is_an_error_that_names_it(dataset, train):
+def test_an_empty_dataset_is_an_error_that_names_it(dataset, train, make_loader):
     """An empty split or filter is a mistake that is found before the first epoch."""
     with pytest.raises(ValueError, match=r"shapes.lmdb'\): 0 samples of key.*no sample to load"):
         make_loader(dataset.select([]), 1, train=train, workers=0)
@@ -145,33 +160,43 @@ def test_an_empty_dataset_is_an_error_that_names_it(dataset, train):
             "training ready: 2 batches of 5, the last 2 samples of an epoch dropped; "
             "0 loader workers",
         ),
-        (5, False, "evaluation ready: 3 batches of 5, the last of 2; 0 loader workers"),
-        (4, True, "training ready: 3 batches of 4; 0 loader workers"),
-        (100, False, "evaluation ready: 1 batches of 100, the last of 12; 0 loader workers"),
+        (
+            5,
+            False,
+            "evaluation ready: 3 batches of 5, the last of 2; 0 loader workers",
+        ),
+        (
+            4,
+            True,
+            "training ready: 3 batches of 4; 0 loader workers",
+        ),
+        (
+            100,
+            False,
+            "evaluation ready: 1 batches of 100, the last of 12; 0 loader workers",
+        ),
     ],
 )
 def test_its_first_line_of_log_says_how_many_batches_there_are(
-    dataset, caplog, monkeypatch, batch_size, train, text
+    dataset, caplog, monkeypatch, batch_size, train, text, make_loader
 ):
     """Who reads the log of a run sees what an epoch was."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with caplog.at_level(logging.INFO, "readers.loader"):
         make_loader(dataset, batch_size, train=train, workers=0)
-    assert [record.getMessage() for record in caplog.records] == [text]
+    why = " (key differ in size between samples)"
+    assert [record.getMessage() for record in caplog.records] == [text + why]
 
 
-@pytest.mark.parametrize(
-    ("cores", "ranks", "workers"),
-    [(1, 1, 1), (2, 1, 2), (8, 1, 6), (8, 2, 3), (64, 1, 16), (64, 8, 6), (1, 8, 0), (0, 1, 0)],
-)
-def test_workers_follow_from_cores_and_ranks(monkeypatch, cores, ranks, workers):
-    """Three quarters of the cores, shared between the training processes here; at most 16."""
-    monkeypatch.setattr(loader_module, "physical_core_count", lambda: cores)
-    monkeypatch.setattr(loader_module, "local_rank_count", lambda: ranks)
-    config = LoaderConfig.tuned()
-    assert config.workers == workers
-    assert config.prefetch_factor == (2 if workers else None)
-    assert config.persistent_workers == (workers > 0)
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_settings_follow_from_the_workers(monkeypatch, count):
+    """As many as fit the machine unless others are asked for; without any, nothing is ahead."""
+    monkeypatch.setattr(readers.loader, "loader_worker_count", lambda: count)
+    for config in (LoaderConfig.tuned(), LoaderConfig.tuned(count)):
+        assert config.workers == count
+        assert config.prefetch_factor == (2 if count else None)
+        assert config.persistent_workers == (count > 0)
+        assert config.pin_memory == torch.cuda.is_available()
 
 
 def test_workers_follow_from_this_machine(shapes, run_python):
@@ -210,21 +235,21 @@ def test_batches_are_made_in_the_memory_that_crosses(shapes, same):
         assert same(batch, collate([dataset[number * 6 + at] for at in range(6)]))
 
 
-def test_a_loop_may_be_left_and_begun_again(dataset):
+def test_a_loop_may_be_left_and_begun_again(dataset, make_loader):
     """After a break the next epoch is whole, by the same workers."""
     loader = make_loader(dataset, 2, train=False, workers=2)
     expected = [dataset.key_of(at) for at in range(12)]
     for batch in loader:
         assert batch[0] == expected[:2]
         break
-    pids = sorted(worker.pid for worker in loader._iterator._workers)
+    pids = sorted(worker.process.pid for worker in loader.engine._workers)
     assert flat(keys_of(loader)) == expected
     for number, batch in enumerate(loader):
         if number == 3:
             assert batch[0] == expected[6:8]
             break
     assert flat(keys_of(loader)) == expected
-    assert sorted(worker.pid for worker in loader._iterator._workers) == pids
+    assert sorted(worker.process.pid for worker in loader.engine._workers) == pids
 
 
 class RandomNumber:
@@ -234,7 +259,7 @@ class RandomNumber:
         return torch.randint(2**30, ()), np.random.randint(2**30)
 
 
-def test_random_numbers_of_workers_follow_from_the_seed(shapes):
+def test_random_numbers_of_workers_follow_from_the_seed(shapes, make_loader):
     """An augmentation that draws is the same in a second run, and another one for each sample."""
     dataset = LMDBDataset(shapes.path, fields=["key"], transform=RandomNumber())
 
@@ -275,7 +300,9 @@ DAMAGES = [
 
 
 @pytest.mark.parametrize(("damage", "reason"), DAMAGES)
-def test_a_broken_shard_is_an_error_when_it_is_reached(ten_shards, copy_store, damage, reason):
+def test_a_broken_shard_is_an_error_when_it_is_reached(
+    ten_shards, copy_store, damage, reason, make_loader
+):
     """What comes before it can be read; then the error names the file."""
     path = copy_store(ten_shards)
     damage(path)
@@ -301,25 +328,20 @@ def fail_on_odd(sample):
         raise KeyError("no such thing")
     return sample["key"]
 
-kept = []  # torch waits five seconds for a worker that has reported an error.
-
 def error_of(dataset):
-    kept.append(iter(make_loader(dataset, 2, train=False, workers=1)))
     try:
-        list(kept[-1])
+        list(make_loader(dataset, 2, train=False, workers=1, engine="process"))
     except Exception as error:
         return [type(error).__name__, str(error)]
 
 found = [error_of(LMDBDataset(path).select(range(10, 20))) for path in sys.argv[2:]]
 found.append(error_of(LMDBDataset(sys.argv[1], transform=fail_on_odd).select([4, 2, 8, 7])))
-for batches in kept:
-    batches._shutdown_workers()
 print(json.dumps(found))
 """
     *broken, failed = run_python(code, ten_shards, *paths)
-    for path, (_, message), (_, reason) in zip(paths, broken, DAMAGES, strict=True):
-        # torch makes a RuntimeError of errors that need more than a message.
-        assert re.search(rf"ShardError: {path}/shard-00007.lmdb: .*{reason}", message)
+    for path, (kind, message), (_, reason) in zip(paths, broken, DAMAGES, strict=True):
+        assert kind == "ShardError"
+        assert re.search(rf"^{path}/shard-00007.lmdb: .*{reason}", message)
     kind, message = failed
     assert kind == "TransformError"
     assert f"{ten_shards}, sample 3 ('007'): the transform raised KeyError: " in message
@@ -369,7 +391,7 @@ for epoch in range(2):
         keys += key
         labels += label.tolist()
         del label
-    counts.append([fds(pid) for pid in ("self", *(w.pid for w in loader._iterator._workers))])
+    counts.append([fds(pid) for pid in ("self", *(w.process.pid for w in loader.engine._workers))])
 assert keys == [f"{at:03d}" for at in range(600)] * 2
 assert labels == [at % 10 for at in range(600)] * 2
 before = fds("self")
@@ -421,3 +443,148 @@ with tempfile.TemporaryDirectory() as root:
     print(json.dumps([status, facts() == before]))
 """
     assert run_python(code, shapes.path) == [0, True]
+
+
+def kept(sample):
+    return sample
+
+
+@pytest.mark.parametrize(
+    ("fields", "settings", "engine", "why"),
+    [
+        (["image", "label"], {}, "thread", "all fields have a fixed size, so a batch is one copy"),
+        (["image", "key"], {}, "process", "key differ in size between samples"),
+        (["image"], {"ops": [RandomResizedCrop(4)]}, "process", "operations on images, one by one"),
+        (["label"], {"collate_fn": list}, "process", "samples go through Python one by one"),
+        (["label"], {"transform": kept}, "process", "samples go through Python one by one"),
+        (["label"], {"engine": "process"}, "process", "as asked for"),
+        (["image", "key"], {"engine": "thread"}, "thread", "as asked for"),
+    ],
+)
+def test_the_engine_is_the_one_that_fits_and_the_log_says_why(
+    shapes, make_loader, caplog, fields, settings, engine, why
+):
+    """Threads where a batch is one native call, processes where Python looks at each sample."""
+    dataset = LMDBDataset(shapes.path, fields=fields, transform=settings.pop("transform", None))
+    with caplog.at_level(logging.INFO, "readers.loader"):
+        loader = make_loader(dataset, 4, train=True, workers=1, **settings)
+    kind = {"thread": ThreadEngine, "process": ProcessEngine}[engine]
+    assert type(loader.engine) is kind
+    word = {"thread": "threads", "process": "workers"}[engine]
+    (record,) = caplog.records
+    assert record.getMessage().endswith(f"1 loader {word} ({why})")
+    assert loader.stats()["engine"] == engine
+    assert len(list(loader)) == 3
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("engine", ["thread", "process"])
+def test_a_batch_sampler_says_what_is_in_each_batch(dataset, make_loader, engine, workers):
+    """Batches of any size, in its order, each time it is asked; from the end when negative."""
+    batches = [[3], [5, 5, 0], [11, -1], torch.tensor([2, 1])]
+    loader = make_loader(dataset, train=True, workers=workers, engine=engine, batch_sampler=batches)
+    assert len(loader) == 4
+    expected = [[dataset.key_of(int(at)) for at in batch] for batch in batches]
+    assert [keys_of(loader), keys_of(loader)] == [expected, expected]
+
+
+@pytest.mark.parametrize(("sampler", "wrong"), [([0, 12], 12), ([-13, 1], -13)])
+def test_a_sampler_that_leaves_the_dataset_is_an_error(dataset, make_loader, sampler, wrong):
+    """It was made for another dataset; what lies beyond this one is not read."""
+    loader = make_loader(dataset, 2, train=False, workers=0, sampler=sampler)
+    with pytest.raises(IndexError, match=rf"yields {wrong} for .*shapes.*, expected \[0, 12\)"):
+        list(loader)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"batch_size": 2, "batch_sampler": [[1]]}, "takes the place of batch_size and sampler"),
+        ({"sampler": [1], "batch_sampler": [[1]]}, "takes the place of batch_size and sampler"),
+        ({}, "batch_size must be at least 1; got None"),
+        ({"batch_size": 2, "engine": "gpu"}, "engine must be one of auto, thread, process; got 'g"),
+    ],
+)
+def test_arguments_that_do_not_go_together_are_an_error(dataset, make_loader, settings, message):
+    """At once, with what is wrong."""
+    with pytest.raises(ValueError, match=message):
+        make_loader(dataset, train=True, workers=0, **settings)
+
+
+def test_ops_need_images_that_they_can_work_on(shapes, every_kind, make_loader):
+    """What cannot be carried out is said before the first epoch, with what to do instead."""
+    ops = [RandomResizedCrop(4)]
+
+    def refused(dataset, message, **settings):
+        with pytest.raises(ValueError, match=message):
+            make_loader(dataset, 2, train=True, workers=0, ops=ops, **settings)
+
+    refused(LMDBDataset(shapes.path, fields=["label"]), r"one image among the fields; got \[\]")
+    refused(LMDBDataset(every_kind.path, fields=["gray", "sized"]), r"got \['gray', 'sized'\]")
+    refused(
+        LMDBDataset(every_kind.path, fields=["free"]), "'free' has its own channels.*--mode rgb"
+    )
+    refused(LMDBDataset(shapes.path, image_as="pil"), "image_as='tensor' or 'numpy'")
+    refused(LMDBDataset(shapes.path, transform=kept), "an LMDBDataset without a transform")
+    refused(Subset(LMDBDataset(shapes.path), [1, 2]), "got Subset")
+    refused(LMDBDataset(shapes.path), "with our collate", collate_fn=list)
+
+
+def test_set_epoch_says_which_epoch_comes_next(dataset, make_loader):
+    """A run that is resumed goes on in the order of the epoch that it was in."""
+    loader = make_loader(dataset, 4, train=True, workers=0)
+    epochs = [keys_of(loader) for _ in range(4)]
+    loader.set_epoch(2)
+    assert [keys_of(loader), keys_of(loader)] == epochs[2:]
+    assert len({str(epoch) for epoch in epochs}) == 4
+    with pytest.raises(ValueError, match="epoch must be at least 0; got -1"):
+        loader.set_epoch(-1)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_batch_may_be_anything(dataset, make_loader, workers):
+    """Each is handed over, and none of them ends the loop."""
+    for batch in (None, 7, torch.tensor(2.5), "text", [], {}):
+
+        def answer(_samples, batch=batch):
+            return batch
+
+        loader = make_loader(
+            dataset, 4, train=False, workers=workers, engine="thread", collate_fn=answer
+        )
+        assert list(loader) == [batch] * 3
+
+
+@pytest.mark.parametrize("engine", ["thread", "process"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_its_totals_add_up(shapes, make_loader, engine, workers):
+    """Batches, samples and bytes over all epochs, and a line that says so."""
+    dataset = LMDBDataset(shapes.path, returns=("image", "label"))
+    loader = make_loader(dataset, 5, train=False, workers=workers, engine=engine)
+    assert loader.stats()["verdict"] == "nothing was loaded yet"
+    assert len([0 for _ in range(3) for _ in loader]) == 9
+    facts = loader.stats()
+    assert (facts["batch_count"], facts["sample_count"]) == (9, 36)
+    assert facts["byte_count"] == 36 * (4 * 6 * 3 + 8)
+    assert (facts["engine"], facts["worker_count"]) == (engine, workers)
+    assert facts["waiting_s"] > 0
+    assert facts["consuming_s"] > 0
+    assert facts["stages_s"]["read"] > 0
+    assert facts["stages_s"]["decode"] == facts["stages_s"]["transform"] == 0
+    assert str(loader).startswith(f"36 samples in 9 batches by the {engine} engine: ")
+    assert str(loader).endswith(facts["verdict"])
+
+
+def test_a_dataloader_of_torch_takes_the_dataset_too(dataset, same):
+    """With our collate or torch's own, with workers or without, the samples are the same."""
+    expected = [collate([dataset[at] for at in range(start, start + 4)]) for start in (0, 4, 8)]
+    for workers in (0, 1):
+        for batch, wanted in zip(
+            DataLoader(dataset, 4, num_workers=workers, collate_fn=collate), expected, strict=True
+        ):
+            assert same(batch, wanted)
+        for batch, wanted in zip(
+            DataLoader(dataset, 4, num_workers=workers), expected, strict=True
+        ):
+            assert list(batch[0]) == wanted[0]
+            assert torch.equal(batch[1], wanted[1])

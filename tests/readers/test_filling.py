@@ -1,0 +1,133 @@
+"""A batch is filled where the caller says, and it is known what is worked on."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from readers.collate import collate
+from readers.dataset import LMDBDataset
+from readers.filling import ImageOps, MapFiller, StoreFiller
+from readers.image_plan import compile_ops
+from readers.ops import RandomFlip, RandomResizedCrop
+from readers.stats import Watch
+
+
+class Memory:
+    """Hands out pieces of memory of its own, and says whether a tensor lies in them."""
+
+    def __init__(self):
+        self.pieces = []
+
+    def take(self, byte_count):
+        self.pieces.append(torch.full((byte_count,), 0xA5, dtype=torch.uint8))
+        return self.pieces[-1]
+
+    def holds(self, tensor):
+        starts = [tensor.data_ptr() - piece.data_ptr() for piece in self.pieces]
+        return any(
+            0 <= start < len(piece) for start, piece in zip(starts, self.pieces, strict=True)
+        )
+
+
+class Noted(Watch):
+    """A watch that keeps the indices it was told of."""
+
+    def __init__(self):
+        super().__init__()
+        self.indices = []
+
+    def sample(self, index):
+        self.indices.append(index)
+
+
+@pytest.fixture
+def view(shapes):
+    return LMDBDataset(shapes.path).view
+
+
+def test_fields_of_fixed_size_lie_in_one_piece_of_the_callers_memory(shapes, view, same):
+    """Each at a multiple of 64 bytes; texts do not lie there."""
+    memory, indices = Memory(), np.array([7, 0, 11, 7])
+    batch = StoreFiller(view).fill(indices, 0, memory.take, Watch())
+    dataset = LMDBDataset(shapes.path)
+    assert same(batch, collate([dataset[at] for at in indices.tolist()]))
+    assert len(memory.pieces) == 1
+    for name in ("image", "label", "original_size", "transform"):
+        assert memory.holds(batch[name])
+        start = batch[name].data_ptr() - memory.pieces[0].data_ptr()
+        assert start % 64 == 0
+
+
+def test_a_group_is_the_same_batches(view, same):
+    """Filled by one call, in one piece of memory, and each is what it would be alone."""
+    parts = [np.array([3, 1]), np.array([5]), np.array([0, 2, 11])]
+    memory = Memory()
+    found = StoreFiller(view).fill_group(parts, 0, memory.take, Watch())
+    alone = [StoreFiller(view).fill(part, 0, Memory().take, Watch()) for part in parts]
+    assert same(found, alone)
+    assert len(memory.pieces) == 1
+    assert all(memory.holds(batch["image"]) for batch in found)
+
+
+def test_worked_images_are_written_into_the_callers_memory(view):
+    """Once, in place; and the watch knows which image is in work."""
+    ops = ImageOps("image", compile_ops([RandomResizedCrop(5), RandomFlip()]), 3)
+    memory, watch = Memory(), Noted()
+    batch = StoreFiller(view, ops).fill(np.array([9, 2, 4]), 1, memory.take, watch)
+    assert batch["image"].shape == (3, 3, 5, 5)
+    assert batch["image"].is_contiguous(memory_format=torch.channels_last)
+    assert memory.holds(batch["image"])
+    assert watch.indices[:1] in ([9], [])
+    assert watch.stages["transform"] > 0
+
+
+def test_ragged_samples_are_named_to_the_watch(every_kind):
+    """When native code crashes, the last one named is the one to look at."""
+    watch = Noted()
+    filler = StoreFiller(LMDBDataset(every_kind.path, fields=["photo"]).view)
+    filler.fill(np.array([4, 9]), 0, Memory().take, watch)
+    assert watch.indices == [4, 9]
+    assert watch.stages["decode"] > 0
+
+
+def test_a_filler_crosses_to_a_worker_small_and_works_there(view, same):
+    """Opened or not, it takes a few hundred bytes, and opens the store again."""
+    filler = StoreFiller(view, ImageOps("image", compile_ops([RandomResizedCrop(5)]), 3))
+    indices = np.arange(4)
+    expected = filler.fill(indices, 0, Memory().take, Watch())
+    copy = pickle.loads(pickle.dumps(filler))
+    assert len(pickle.dumps(filler)) < 2000
+    copy.enter_worker()
+    assert same(copy.fill(indices, 0, Memory().take, Watch()), expected)
+
+
+def test_windows_are_decoded_in_workers_alone(every_kind):
+    """See NOTE [ errors of libjpeg ]: the main process must not be ended by a file."""
+    view = LMDBDataset(every_kind.path, fields=["photo"]).view
+    filler = StoreFiller(view, ImageOps("photo", compile_ops([RandomResizedCrop(5)]), 3))
+    filler.fill(np.arange(4), 0, Memory().take, Watch())
+    assert filler._opened().windows is None
+
+
+def test_samples_of_any_dataset_are_taken_one_by_one(same):
+    """By plain integers, in order, and joined by what the user gave."""
+    asked = []
+
+    class Asked:
+        def __getitem__(self, index):
+            assert type(index) is int
+            asked.append(index)
+            return index * 10
+
+    watch = Noted()
+    filler = MapFiller(Asked(), collate_fn=tuple)
+    filler.enter_worker()
+    parts = [np.array([3, 1]), np.array([2])]
+    assert filler.fill_group(parts, 0, Memory().take, watch) == [(30, 10), (20,)]
+    assert asked == watch.indices == [3, 1, 2]
+    assert watch.stages["transform"] > 0
+    assert watch.stages["collate"] > 0
