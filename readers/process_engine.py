@@ -345,8 +345,8 @@ def _work(connection: Connection, filler: Filler, seed: int, inherited: list[int
     slots: dict[int, Slot] = {}
 
     filler.enter_worker()
+    _SAMPLE.pack_into(status, 0, _NO_SAMPLE)
     while True:
-        _SAMPLE.pack_into(status, 0, _NO_SAMPLE)
         try:
             while not connection.poll(_PARENT_CHECK_S):
                 if os.getppid() != parent:
@@ -363,6 +363,8 @@ def _work(connection: Connection, filler: Filler, seed: int, inherited: list[int
         watch = _SharedWatch(status)
         answer = _answer(filler, indices, epoch, slot, watch)
         measured = (watch.stages, watch.storage_batch_count)
+        # Before the answer: who has it may ask what this worker died of.
+        _SAMPLE.pack_into(status, 0, _NO_SAMPLE)
         try:
             connection.send((run, turn, slot_number, measured, answer))
         except (BrokenPipeError, ConnectionResetError):

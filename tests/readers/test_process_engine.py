@@ -407,7 +407,7 @@ def test_after_an_error_the_next_loop_is_whole(engine_of):
 
 
 def refuse(sample):
-    if sample["label"] == 2:
+    if sample["key"] == "train/star/0002.png":
         raise ValueError("two is too many")
     return sample
 
@@ -539,6 +539,8 @@ def start(end, path, method):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # A shell that runs the suite in its background has it ignore Ctrl-C, children included.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     pids = [int(pid) for pid in program.stdout.readline().split()]
     return program, pids

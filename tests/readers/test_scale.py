@@ -71,10 +71,10 @@ def private(pid):
 dataset = LMDBDataset(sys.argv[1], returns=("image", "label"){settings})
 assert len(dataset.columns["label"]) == 10**6  # The parent has read all of it before.
 dataset = dataset.select(range(495_000, 495_000 + {count}))
-loader = make_loader(dataset, 500, train=True, workers=1)
+loader = make_loader(dataset, 500, train=True, workers=1, engine="process")
 batches, sizes = iter(loader), []
 next(batches)
-pid = loader._iterator._workers[0].pid
+pid = loader.engine._workers[0].process.pid
 for epoch in range(3):
     sizes.append(private(pid))
     count = sum(len(label) for _, label in (batches if epoch == 0 else loader))
