@@ -30,7 +30,7 @@ from readers.store.manifest import Manifest
 from readers.store.reader import StoreReader, open_store
 from readers.store.schema import Schema
 from readers.store.splits import canonical_split
-from readers.view import ImageAs, StoreView, identity_of
+from readers.view import ImageAs, Io, StoreView, identity_of
 
 
 class TransformError(StoreError):
@@ -84,6 +84,9 @@ class LMDBDataset(Dataset[Any]):
             memory; "numpy", (height, width, channel) uint8; or "pil". Those of a store built with
             mode "unchanged" may be uint16.
         transform: Called with each sample; its result takes the sample's place.
+        io: How the store is read from its disk or server. "auto" reads what is asked for, in large
+            pieces, and no neighbours: right for shuffled passes. "read-ahead" has the kernel read
+            on, for passes in the order of the store; it holds for the store in this process.
 
     Raises:
         StoreNotFoundError: There is nothing at `path`.
@@ -106,7 +109,10 @@ class LMDBDataset(Dataset[Any]):
         returns: Sequence[str] | None = None,
         image_as: ImageAs = "tensor",
         transform: Callable[[Any], Any] | None = None,
+        io: Io = "auto",
     ) -> None:
+        if io not in get_args(Io):
+            raise ValueError(f"io must be one of {', '.join(get_args(Io))}; got {io!r}")
         if image_as not in get_args(ImageAs):
             raise ValueError(
                 f"image_as must be one of {', '.join(get_args(ImageAs))}; got {image_as!r}"
@@ -131,6 +137,7 @@ class LMDBDataset(Dataset[Any]):
                 fields=wanted,
                 returns=result,
                 image_as=image_as,
+                io=io,
             )
         )
 

@@ -243,7 +243,9 @@ def make_loader(
     """A DataLoader over a dataset, with settings that fit this machine.
 
     Its first log line (logger `readers.loader`, level INFO) says how many batches of what size
-    there are, which engine fills them, and why that one.
+    there are, which engine fills them, and why that one. A batch is the caller's to keep and to
+    write to; but a child that is forked while one is held shares its memory with this process,
+    where the memory is used again once the batch is let go of: clone it first.
 
     Args:
         dataset: Of samples; usually an `LMDBDataset`.

@@ -22,6 +22,8 @@ from readers.store.shard import ShardReader
 
 ImageAs = Literal["tensor", "numpy", "pil"]
 
+Io = Literal["auto", "read-ahead"]
+
 _OPENED = ("_store", "_selection", "_bytes")
 
 
@@ -37,6 +39,7 @@ class StoreView:
         fields: Names of the fields, in order.
         returns: Names of those that make a tuple of a sample, or None for dicts.
         image_as: What images are.
+        io: How the store is read from its disk or server.
     """
 
     path: str
@@ -46,6 +49,7 @@ class StoreView:
     fields: tuple[str, ...]
     returns: tuple[str, ...] | None
     image_as: ImageAs
+    io: Io = "auto"
     _store: StoreReader | None = field(default=None, repr=False)
     _selection: Selection | None = field(default=None, repr=False)
     _bytes: torch.Tensor | None = field(default=None, repr=False)
@@ -76,6 +80,8 @@ class StoreView:
                     f"{self.path}: the store was replaced since this dataset was made. "
                     "Make the dataset again."
                 )
+            if self.io == "read-ahead":
+                store.read_ahead()
             self._store = store
         return store
 

@@ -87,13 +87,14 @@ class FileRange:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
 
-    def expect_random_reads(self, number: int) -> None:
-        """Have the kernel read no neighbours of a page that is asked for.
+    def expect_random_reads(self, number: int, *, are_random: bool = True) -> None:
+        """Have the kernel read no neighbours of a page that is asked for, or do so again.
 
         A shuffled pass does not want them. What it does want in one piece, `will_need` says.
         """
         address = self.address + int(self.starts[number])
-        _libc.madvise(address, self._sizes[number], mmap.MADV_RANDOM)
+        advice = mmap.MADV_RANDOM if are_random else mmap.MADV_NORMAL
+        _libc.madvise(address, self._sizes[number], advice)
 
     def will_need(self, start: int, byte_count: int) -> None:
         """Have the kernel read a part of a mapped file ahead of use, in large pieces.

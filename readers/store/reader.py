@@ -89,6 +89,7 @@ class StoreReader:
         self._first_samples = self.first_samples.tolist()
         self.range = FileRange([shard.bytes for shard in manifest.shards])
         self._shards: list[ShardReader | None] = [None] * len(counts)
+        self._reads_ahead = False
         self._is_open = np.zeros(len(counts), bool)
         self.column_dtypes = {item.name: item.dtype for item in self.layout.columns}
         # Where each shard's array begins, by name: in the range; or, from _UNKNOWN + 1 on, among
@@ -124,8 +125,19 @@ class StoreReader:
             os.close(descriptor)
         # Checking goes through the index from end to end, with the kernel reading ahead.
         shard = ShardReader(path, self.range.file(number), info, self.layout)
-        self.range.expect_random_reads(number)
+        if not self._reads_ahead:
+            self.range.expect_random_reads(number)
         return shard
+
+    def read_ahead(self) -> None:
+        """From now on, have the kernel read on behind each page that is asked for.
+
+        For passes in the order of the store; all users of the store in this process share it.
+        """
+        with _opening:
+            self._reads_ahead = True
+            for number in np.flatnonzero(self._is_open).tolist():
+                self.range.expect_random_reads(number, are_random=False)
 
     def shards(self) -> Iterable[ShardReader]:
         """All shards, in order."""

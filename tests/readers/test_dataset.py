@@ -638,3 +638,30 @@ def test_threads_may_share_a_dataset_that_is_still_closed(many_shards):
         thread.join(60)
     assert not wrong
     assert not any(thread.is_alive() for thread in threads)
+
+
+def reads_at_random(path) -> list[bool]:
+    """For each shard that this process has mapped: whether the kernel reads no neighbours."""
+    found, is_ours = [], False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if line.startswith("VmFlags:"):
+            if is_ours:
+                found.append(" rr" in line)
+            is_ours = False
+        elif line.endswith(".lmdb"):
+            is_ours = str(path) in line
+    return found
+
+
+def test_the_kernel_reads_neighbours_only_when_asked_to(shapes, copy_store):
+    """A shuffled pass does not want them; a pass in order does, whichever shards are open."""
+    path = copy_store(shapes.path)
+    shuffled = LMDBDataset(path)
+    assert shuffled.key_of(0)
+    assert reads_at_random(path) == [True]
+    in_order = LMDBDataset(path, io="read-ahead")
+    assert [in_order[at]["key"] for at in range(12)] == [shuffled.key_of(at) for at in range(12)]
+    assert reads_at_random(path) == [False, False, False]
+    assert pickle.loads(pickle.dumps(in_order)).view.io == "read-ahead"
+    with pytest.raises(ValueError, match="io must be one of auto, read-ahead; got 'direct'"):
+        LMDBDataset(path, io="direct")
