@@ -7,7 +7,7 @@ go from the mapped store to their place in the batch, written once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,7 +16,6 @@ from torch.utils.data import Dataset
 
 from readers.collate import collate
 from readers.gather import empty_batch, gather
-from readers.image_plan import ImagePlan, Params
 from readers.jpeg_window import WindowDecoder, load
 from readers.page_in import page_in
 from readers.samples import GatheredSamples
@@ -28,6 +27,10 @@ from readers.store.record import RecordReader
 from readers.store.schema import Field, field_bytes
 from readers.store.shard import ShardReader
 from readers.view import StoreView
+
+if TYPE_CHECKING:
+    # It loads OpenCV, which a dataset without operations has no use for.
+    from readers.image_plan import ImagePlan, Params
 
 Take = Callable[[int], torch.Tensor]
 """Gives so many uninitialised bytes, as a uint8 tensor."""
@@ -79,12 +82,9 @@ class BatchReader:
         self._view = view
         self._ops = ops
         self.windows: WindowDecoder | None = None
-        self._prepare()
-
-    def _prepare(self) -> None:
-        schema = self._view.store.manifest.schema
-        fields = [schema[name] for name in self._view.fields]
-        worked = None if self._ops is None else self._ops.field
+        schema = view.store.manifest.schema
+        fields = [schema[name] for name in view.fields]
+        worked = None if ops is None else ops.field
         self._image = None if worked is None else schema[worked]
         rest = [field for field in fields if field.name != worked]
         self._scalars = [field for field in rest if field.is_scalar]

@@ -16,7 +16,6 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from readers.collate import collate
 from readers.dataset import LMDBDataset
 from readers.filling import ImageOps, MapFiller, StoreFiller
-from readers.image_plan import compile_ops
 from readers.machine import loader_worker_count
 from readers.ops import ImageOp
 from readers.process_engine import ProcessEngine
@@ -344,6 +343,8 @@ def _image_ops(dataset: LMDBDataset, ops: Sequence[ImageOp], seed: int) -> Image
     """The operations, worked out for the dataset's images."""
     if not ops:
         return None
+    from readers.image_plan import compile_ops  # Loads OpenCV.
+
     view = dataset.view
     images = [f for f in dataset.schema.fields if f.kind == "image" and f.name in view.fields]
     if len(images) != 1:

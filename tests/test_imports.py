@@ -121,3 +121,11 @@ for name in package.__all__:
     assert not isinstance(getattr(package, name), types.ModuleType), name
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_a_dataset_does_not_load_opencv():
+    """Stored pixels need no decoder: a training process that has no use for it starts sooner."""
+    code = (
+        "import sys; from readers import LMDBDataset, make_loader; assert 'cv2' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -17,9 +17,6 @@ SAMPLES_DB = b"samples"
 KEYS_DB = b"keys"
 INDEX_DB = b"index"
 
-PAGE_BYTES = 4096
-"""Page size of most machines. LMDB writes with the machine's, and readers take the shard's."""
-
 KEY_DIGEST_BYTES = 16
 PAYLOAD_ALIGNMENT_BYTES = 8
 MANIFEST_BYTES_MAX = 64 * 2**20

@@ -202,7 +202,6 @@ class RecordReader:
         self._copies = copies
         self._unpack_header = layout.header.unpack_from
         self._least = layout.variable_start
-        self._has_variable = bool(layout.variable_fields)
         place = {item.name: at for at, item in enumerate(layout.items)}
         self._ends = [place[f"{name}.end"] for name in layout.variable_fields]
         self._scalars: list[tuple[str, int]] = []
