@@ -29,7 +29,7 @@ from packer.plan import BuildPlan, facts_that_differ, library_versions, make_pla
 from packer.progress import Progress
 from packer.publish import check_target, publish_folder
 from packer.recipe import Recipe
-from packer.rejects import describe_rejects, reject_count_max, write_rejects
+from packer.rejects import Rejects, describe_rejects, reject_count_max, write_rejects
 from packer.sources import SourceOptions, scan_source
 from packer.sources.items import Reject
 from packer.sources.walk import readable_path
@@ -76,6 +76,7 @@ class BuildReport:
         reject_count: Raw items not packed; the store's `rejects.jsonl` names each.
         ignored_count: Files that are no raw items.
         ignored: The same by reason.
+        annotations: Annotations `found`, `stored` and `rejected`; empty where there are none.
         bytes: Size of all shards.
         shard_count: How many shards there are.
         kept_shard_count: Shards that an interrupted run of the same build had finished.
@@ -95,6 +96,7 @@ class BuildReport:
     reject_count: int
     ignored_count: int
     ignored: dict[str, int]
+    annotations: dict[str, int]
     bytes: int
     shard_count: int
     kept_shard_count: int
@@ -120,7 +122,12 @@ class BuildReport:
             f"rejected + {self.ignored_count:,} ignored",
         ]
         lines += [f"  ignored: {count:,} {reason}" for reason, count in self.ignored.items()]
-        if self.reject_count:
+        if self.annotations:
+            lines.append(
+                f"annotations: found {self.annotations['found']:,} = "
+                f"{self.annotations['stored']:,} stored + {self.annotations['rejected']:,} rejected"
+            )
+        if self.reject_count or self.annotations.get("rejected"):
             lines.append(f"  rejected: named in {self.path}/{REJECTS_NAME}")
         if self.splits:
             counts = ", ".join(f"{name} {count:,}" for name, count in self.splits.items())
@@ -209,7 +216,7 @@ def build(
         check_target(out, overwrite=overwrite)
     scan = scan_source(raw, source or SourceOptions())
     if on_error == "fail":
-        _stop_at(scan.rejects)
+        _stop_at([*scan.rejects, *scan.annotation_rejects])
     plan = make_plan(scan, recipe)
     with TargetLock(workspace, out), _no_space_named(out, plan):
         try:
@@ -250,8 +257,14 @@ def build(
                 map_tasks(workspace, numbers, scratch_folder, workers, on_progress)
         on_step(Step.SHARDS_FINISHED)
         reports = _reports(workspace, plan)
-        rejects = [*scan.rejects, *(r for report in reports for r in report.rejects)]
-        _check_rejects(rejects, plan, workspace, out, on_error, rejects_max)
+        rejects = Rejects(
+            items=[*scan.rejects, *(r for report in reports for r in report.rejects)],
+            annotations=[
+                *scan.annotation_rejects,
+                *(r for report in reports for r in report.annotation_rejects),
+            ],
+        )
+        _check_rejects(rejects, plan, reports, workspace, out, on_error, rejects_max)
         manifest = _manifest(plan, reports, rejects)
         write_rejects(workspace.store / REJECTS_NAME, rejects)
         write_synced(workspace.folder / MANIFEST_NAME, manifest_bytes(manifest))
@@ -351,6 +364,7 @@ def _prepare(
             root=os.fsencode(os.path.abspath(plan.scan.root)),
             schema=plan.schema.as_builtins(),
             recipe=plan.recipe.as_dict(),
+            mask_colors=plan.scan.mask_colors,
             stops_at_reject=stops_at_reject,
         )
     )
@@ -398,37 +412,56 @@ def _reports(workspace: Workspace, plan: BuildPlan) -> list[TaskReport]:
 
 
 def _check_rejects(
-    rejects: list[Reject],
+    rejects: Rejects,
     plan: BuildPlan,
+    reports: list[TaskReport],
     workspace: Workspace,
     out: Path,
     on_error: OnError,
     rejects_max: str | int,
 ) -> None:
     if on_error == "fail":
-        _stop_at(rejects)
+        _stop_at([*rejects.items, *rejects.annotations])
     found = len(plan.scan.items) + len(plan.scan.rejects)
     allowed = reject_count_max(rejects_max, found)
-    if len(rejects) <= allowed and len(rejects) < found:
+    count = len(rejects.items)
+    if count <= allowed and count < found:
+        _check_annotations(rejects, reports, workspace, out)
         return
     write_rejects(workspace.reject_list, rejects)
-    if len(rejects) == found:
+    if count == found:
         # There is no work to lose, and what is put right next is often the command itself.
         workspace.forget()
         advice = "Nothing is left to store."
     else:
         advice = (
             "Mend or remove them and begin anew with --overwrite, or accept them with "
-            f"--max-rejects {len(rejects)}: the finished shards are kept for that."
+            f"--max-rejects {count}: the finished shards are kept for that."
         )
     raise TooManyRejectsError(
-        f"{out}: {len(rejects):,} of {found:,} raw items rejected; {allowed:,} allowed by "
+        f"{out}: {count:,} of {found:,} raw items rejected; {allowed:,} allowed by "
         f"--max-rejects {rejects_max}.\n{describe_rejects(rejects, workspace.reject_list)}\n"
         f"Nothing was published. {advice}"
     )
 
 
-def _manifest(plan: BuildPlan, reports: list[TaskReport], rejects: list[Reject]) -> Manifest:
+def _check_annotations(
+    rejects: Rejects, reports: list[TaskReport], workspace: Workspace, out: Path
+) -> None:
+    """Refuse a store of which every annotation was rejected: they were read in a wrong way."""
+    if not rejects.annotations or any(report.object_count for report in reports):
+        return
+    write_rejects(workspace.reject_list, rejects)
+    workspace.forget()
+    raise TooManyRejectsError(
+        f"{out}: all {len(rejects.annotations):,} annotations were rejected.\n"
+        f"{describe_rejects(rejects, workspace.reject_list)}\n"
+        "Nothing was published. Their format is another one than it seemed, or they belong to "
+        "other pictures."
+    )
+
+
+def _manifest(plan: BuildPlan, reports: list[TaskReport], rejects: Rejects) -> Manifest:
     scan = plan.scan
     labels, splits = _sum(r.label_counts for r in reports), _sum(r.split_counts for r in reports)
     shards = tuple(report.shard for report in reports if report.shard is not None)
@@ -447,9 +480,11 @@ def _manifest(plan: BuildPlan, reports: list[TaskReport], rejects: list[Reject])
             format=scan.format,
             sha256=plan.source_sha256,
             found_count=len(scan.items) + len(scan.rejects) + scan.ignored.total,
-            reject_count=len(rejects),
+            reject_count=len(rejects.items),
             ignored=scan.ignored.counts,
-            notes=(*scan.notes, *_frame_notes(reports)),
+            notes=(*scan.notes, *_frame_notes(reports), *_overhang_notes(reports)),
+            annotations=_annotation_counts(reports, rejects),
+            choices=scan.choices,
         ),
         statistics=statistics,
         versions=library_versions(),
@@ -462,6 +497,23 @@ def _sum(counts: Iterable[dict[int, int]]) -> dict[int, int]:
         for key, count in part.items():
             total[key] = total.get(key, 0) + count
     return total
+
+
+def _annotation_counts(reports: list[TaskReport], rejects: Rejects) -> dict[str, int]:
+    """Annotations found, stored and rejected, those of rejected items among the latter."""
+    stored = sum(report.object_count for report in reports)
+    rejected = len(rejects.annotations) + sum(report.lost_object_count for report in reports)
+    if not stored + rejected:
+        return {}
+    return {"found": stored + rejected, "stored": stored, "rejected": rejected}
+
+
+def _overhang_notes(reports: list[TaskReport]) -> tuple[str, ...]:
+    """One line about boxes that were kept as they are."""
+    count = sum(report.overhang_count for report in reports)
+    if not count:
+        return ()
+    return (f"{count_text(count, 'box')} over the edge of the picture; --clip-boxes cuts them off",)
 
 
 def _frame_notes(reports: list[TaskReport]) -> tuple[str, ...]:
@@ -489,6 +541,7 @@ def _report(
         reject_count=manifest.source.reject_count,
         ignored_count=sum(manifest.source.ignored.values()),
         ignored=manifest.source.ignored,
+        annotations=manifest.source.annotations,
         bytes=sum(shard.bytes for shard in manifest.shards),
         shard_count=len(manifest.shards),
         kept_shard_count=kept,

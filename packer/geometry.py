@@ -1,7 +1,6 @@
 """Where a picture's pixels go: sizes and affines, no pixels.
 
-An affine is a (2, 3) float64 array that maps points `x' = a x + b y + c`, `y' = d x + e y + f`.
-Coordinates are continuous: pixel i covers [i, i + 1), so a picture spans [0, width] x [0, height].
+Affines are those of `readers.store.affine`.
 
     raw file grid  --orientation_affine-->  upright  --FitPlan.affine-->  stored image
 """
@@ -9,15 +8,11 @@ Coordinates are continuous: pixel i covers [i, i + 1), so a picture spans [0, wi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from packer.recipe import Fit
-
-Affine: TypeAlias = NDArray[np.float64]
-"""(2, 3) float64, from continuous pixel coordinates to continuous pixel coordinates."""
+from readers.store.affine import Affine
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,23 +120,3 @@ def orientation_affine(orientation: int, width: int, height: int) -> Affine:
     if orientation not in rows:
         raise ValueError(f"orientation must be in [1, 9); got {orientation!r}")
     return np.array(rows[orientation], dtype=np.float64)
-
-
-def compose(first: Affine, second: Affine) -> Affine:
-    """The affine that does `first` and then `second`."""
-    return np.column_stack(
-        [second[:, :2] @ first[:, :2], second[:, :2] @ first[:, 2] + second[:, 2]]
-    )
-
-
-def invert(affine: Affine) -> Affine:
-    """The affine that undoes `affine`.
-
-    Raises:
-        ValueError: `affine` maps the plane onto a line or a point, and cannot be undone.
-    """
-    try:
-        linear = np.linalg.inv(affine[:, :2])
-    except np.linalg.LinAlgError as error:
-        raise ValueError(f"an affine that can be undone was expected; got {affine!r}") from error
-    return np.column_stack([linear, -linear @ affine[:, 2]])

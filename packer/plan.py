@@ -89,16 +89,23 @@ def make_schema(scan: Scan, recipe: Recipe) -> Schema:
         (
             Field(name="key", kind="text"),
             image,
-            *scan.fields,
+            *(_stored_field(field, side) for field in scan.fields),
             Field(name="original_size", kind="array", dtype="int32", shape=(2,)),
             Field(name="transform", kind="array", dtype="float32", shape=(2, 3)),
         )
     )
 
 
+def _stored_field(field: Field, side: int | None) -> Field:
+    """A source's field as it is stored: a mask has the size of the images."""
+    if field.kind != "mask":
+        return field
+    return msgspec.structs.replace(field, shape=(side, side))
+
+
 def make_plan(scan: Scan, recipe: Recipe) -> BuildPlan:
     """Cut the items of a scan into shards."""
-    sizes = estimate_record_bytes(scan.items, scan.root, recipe)
+    sizes = estimate_record_bytes(scan, recipe)
     total = int(sizes.sum())
     limit = max(SHARD_BYTES_LEAST, total // SHARD_COUNT_AIM)
     state, source = _digests(scan.items)
@@ -131,42 +138,62 @@ def _digests(items: Sequence[RawItem]) -> tuple[str, str]:
     state, source = hashlib.sha256(), hashlib.sha256()
     encoder = msgspec.msgpack.Encoder()
     for item in items:
-        facts = encoder.encode((item.key, item.byte_count, item.values))
+        masks = {name: file.byte_count for name, file in item.masks.items()}
+        facts = encoder.encode((item.key, item.byte_count, item.values, item.annotations, masks))
         source.update(facts)
         state.update(facts)
-        state.update(encoder.encode((item.path, item.mtime_ns)))
+        times = {name: (file.path, file.mtime_ns) for name, file in item.masks.items()}
+        state.update(encoder.encode((item.path, item.mtime_ns, item.member, times)))
     return state.hexdigest(), source.hexdigest()
 
 
-def estimate_record_bytes(
-    items: Sequence[RawItem], root: Path, recipe: Recipe
-) -> NDArray[np.int64]:
+def estimate_record_bytes(scan: Scan, recipe: Recipe) -> NDArray[np.int64]:
     """Bytes that each item's record will take, about, as int64.
 
     Exact but for a few bytes where every record is as long as the others or keeps its file's bytes.
     Otherwise from the headers of up to 200 items, evenly spaced.
     """
-    file_bytes = np.fromiter((item.byte_count for item in items), np.int64, len(items))
-    if recipe.image == "original" or not len(items):
-        return file_bytes + _RECORD_OVERHEAD_BYTES
-    channel_count = CHANNEL_COUNTS[recipe.mode] or 3
+    items = scan.items
+    count = len(items)
+    file_bytes = np.fromiter((item.byte_count for item in items), np.int64, count)
+    other_bytes = _RECORD_OVERHEAD_BYTES + np.fromiter(
+        (len(item.annotations) for item in items), np.int64, count
+    )
+    mask_bytes = sum(
+        np.dtype(field.dtype).itemsize for field in scan.fields if field.kind == "mask"
+    )
+    pixel_bytes = mask_bytes
+    if recipe.image == "original":
+        if not mask_bytes:
+            return file_bytes + other_bytes
+        other_bytes += file_bytes
+    else:
+        pixel_bytes += CHANNEL_COUNTS[recipe.mode] or 3
+    return _pixel_counts(scan, recipe, file_bytes) * pixel_bytes + other_bytes
+
+
+def _pixel_counts(scan: Scan, recipe: Recipe, file_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Pixels of each item's image as it will be stored, about."""
+    items = scan.items
     if recipe.size is not None and recipe.fit in ("letterbox", "stretch", "crop"):
-        return np.full(len(items), recipe.size**2 * channel_count + _RECORD_OVERHEAD_BYTES)
+        return np.full(len(items), recipe.size**2, np.int64)
     probes = [
-        items[i] for i in np.linspace(0, len(items) - 1, min(len(items), _PROBE_COUNT), dtype=int)
+        items[i]
+        for i in np.linspace(0, max(0, len(items) - 1), min(len(items), _PROBE_COUNT), dtype=int)
+        if items[i].member is None
     ]
     found = [
         (item.byte_count, pixels)
         for item in probes
-        if (pixels := _stored_pixels(item, root, recipe)) is not None
+        if (pixels := _stored_pixels(item, scan.root, recipe)) is not None
     ]
     if recipe.size is not None:
         # A side is given, so the size does not depend on the file's.
         mean = np.mean([pixels for _, pixels in found]) if found else float(recipe.size**2)
-        return np.full(len(items), int(mean * channel_count) + _RECORD_OVERHEAD_BYTES)
+        return np.full(len(items), int(mean), np.int64)
     # Pixels for each byte of a file; 8 is that of a JPEG of middling quality.
     rate = sum(p for _, p in found) / max(1, sum(b for b, _ in found)) if found else 8.0
-    return (file_bytes * (rate * channel_count)).astype(np.int64) + _RECORD_OVERHEAD_BYTES
+    return (file_bytes * rate).astype(np.int64)
 
 
 def _stored_pixels(item: RawItem, root: Path, recipe: Recipe) -> int | None:

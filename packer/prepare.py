@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.geometry import FitPlan, compose, orientation_affine, plan_fit
+from packer.geometry import FitPlan, orientation_affine, plan_fit
 from packer.recipe import Recipe
-from readers.store.decode import decode_image, read_header
+from readers.store.affine import compose
+from readers.store.decode import decode_image, in_mode, read_header
 from readers.store.errors import ImageError
 
 PAD_GRAY = 114
@@ -30,6 +31,8 @@ class Prepared:
         transform: (2, 3) float32, from the file's own pixel grid to the image as it will be read,
             in continuous coordinates; see `packer.geometry`.
         extra_frame_count: Pictures of the file that are not stored.
+        turn: Orientation of the file, 1 to 8: from its own pixel grid to the upright picture.
+        plan: How the upright picture came to the stored image.
     """
 
     image: NDArray[Any] | bytes
@@ -39,6 +42,8 @@ class Prepared:
     original_size: tuple[int, int]
     transform: NDArray[np.float32]
     extra_frame_count: int
+    turn: int
+    plan: FitPlan
 
 
 def prepare_image(data: bytes, recipe: Recipe) -> Prepared:
@@ -51,19 +56,64 @@ def prepare_image(data: bytes, recipe: Recipe) -> Prepared:
     header = read_header(data, pixels_max=recipe.pixels_max)
     # Also for "original": only decoding proves that the file is whole.
     pixels = decode_image(data, recipe.mode, header)
+    size = (header.height, header.width)
+    prepared = _prepared(pixels, data, header.orientation, size, recipe)
+    return replace(prepared, extra_frame_count=header.frame_count - 1)
+
+
+def prepare_pixels(pixels: NDArray[Any], recipe: Recipe) -> Prepared:
+    """An image that has no file of its own, as `recipe` wants it stored.
+
+    Under "original" it is kept as PNG, which loses nothing.
+
+    Args:
+        pixels: (height, width, channel) uint8 or uint16, RGB order.
+        recipe: The settings.
+
+    Raises:
+        ImageError: It is over `recipe.pixels_max`, or has no pixels.
+    """
+    height, width, _ = pixels.shape
+    if not 1 <= height * width <= recipe.pixels_max:
+        raise ImageError(
+            f"{width}x{height} pixels, expected [1, {recipe.pixels_max}]; "
+            "raise the limit with --max-pixels"
+        )
+    if recipe.image == "original":
+        return prepare_image(_png(pixels), recipe)
+    kept = pixels if recipe.mode == "unchanged" else in_mode(pixels, recipe.mode)
+    return _prepared(kept, b"", 1, (height, width), recipe)
+
+
+def _prepared(
+    pixels: NDArray[Any], data: bytes, turn: int, original_size: tuple[int, int], recipe: Recipe
+) -> Prepared:
+    """The decoded, upright picture as it is stored."""
     plan = plan_fit(pixels.shape[1], pixels.shape[0], recipe.size, recipe.fit)
     if recipe.image == "raw":
         pixels = _fitted(pixels, plan, recipe)
-    turn = orientation_affine(header.orientation, header.width, header.height)
+    height, width = original_size
     return Prepared(
         image=pixels if recipe.image == "raw" else data,
         size=(pixels.shape[0], pixels.shape[1], pixels.shape[2]),
         dtype=pixels.dtype.name,
-        orientation=1 if recipe.image == "raw" else header.orientation,
-        original_size=(header.height, header.width),
-        transform=compose(turn, plan.affine).astype(np.float32),
-        extra_frame_count=header.frame_count - 1,
+        orientation=1 if recipe.image == "raw" else turn,
+        original_size=original_size,
+        transform=compose(orientation_affine(turn, width, height), plan.affine).astype(np.float32),
+        extra_frame_count=0,
+        turn=turn,
+        plan=plan,
     )
+
+
+def _png(pixels: NDArray[Any]) -> bytes:
+    import cv2
+
+    codes = {3: cv2.COLOR_RGB2BGR, 4: cv2.COLOR_RGBA2BGRA}
+    code = codes.get(pixels.shape[2])
+    done, data = cv2.imencode(".png", pixels if code is None else cv2.cvtColor(pixels, code))
+    assert done
+    return data.tobytes()
 
 
 def _fitted(pixels: NDArray[Any], plan: FitPlan, recipe: Recipe) -> NDArray[Any]:

@@ -25,6 +25,7 @@ class Recipe:
         mode: Colour of the stored pixels. "unchanged" keeps channels and bit depth.
         shard_bytes_max: A shard is closed before it is estimated to grow past this.
         pixels_max: An image whose header declares more pixels is rejected undecoded.
+        clip_boxes: Cut boxes off at the border of their picture, rather than keep them as they are.
 
     Raises:
         ValueError: A setting is out of its range, or two contradict each other.
@@ -36,6 +37,7 @@ class Recipe:
     mode: ColorMode = "rgb"
     shard_bytes_max: int = 2**30
     pixels_max: int = 2**28
+    clip_boxes: bool = False
 
     def __post_init__(self) -> None:
         for name, choices in (("fit", Fit), ("image", ImagePolicy), ("mode", ColorMode)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -37,18 +38,33 @@ def reject_count_max(limit: str | int, found_count: int) -> int:
     raise ValueError(f"rejects_max must be a count or a share in [0%, 100%]; got {limit!r}")
 
 
-def write_rejects(path: Path, rejects: Sequence[Reject]) -> None:
-    """Write the list, one JSON object a line: key, path, reason."""
+@dataclass(frozen=True, kw_only=True)
+class Rejects:
+    """All that a build did not pack.
+
+    Attributes:
+        items: Raw items.
+        annotations: Annotations of items that were packed, or of none.
+    """
+
+    items: Sequence[Reject] = ()
+    annotations: Sequence[Reject] = ()
+
+
+def write_rejects(path: Path, rejects: Rejects) -> None:
+    """Write the list, one JSON object a line: key, path, reason, and a kind for annotations."""
     lines = [
-        json.dumps({"key": os.fsdecode(r.key), "path": r.path, "reason": r.reason}) + "\n"
-        for r in rejects
+        json.dumps({"key": os.fsdecode(r.key), "path": r.path, "reason": r.reason, **extra}) + "\n"
+        for part, extra in ((rejects.items, {}), (rejects.annotations, {"kind": "annotation"}))
+        for r in part
     ]
     write_synced(path, "".join(lines).encode("ascii"))
 
 
-def describe_rejects(rejects: Sequence[Reject], path: Path) -> str:
+def describe_rejects(rejects: Rejects, path: Path) -> str:
     """A line for each reject; past a thousand, where the rest is listed."""
-    lines = [f"  {reject.path}: {reject.reason}" for reject in rejects[:_SHOWN_COUNT]]
-    if len(rejects) > _SHOWN_COUNT:
-        lines.append(f"  and {len(rejects) - _SHOWN_COUNT:,} more: all are listed in {path}")
+    together = [*rejects.items, *rejects.annotations]
+    lines = [f"  {reject.path}: {reject.reason}" for reject in together[:_SHOWN_COUNT]]
+    if len(together) > _SHOWN_COUNT:
+        lines.append(f"  and {len(together) - _SHOWN_COUNT:,} more: all are listed in {path}")
     return "\n".join(lines)

@@ -1,6 +1,10 @@
-"""Numbers as people read them."""
+"""Numbers and lists as people read them."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+
+_NAMES_SHOWN_MAX = 5
 
 
 def size_text(byte_count: float) -> str:
@@ -29,5 +33,12 @@ def count_text(count: int, noun: str) -> str:
     """A count and what is counted: "1 core", "12,000 files"."""
     if count == 1:
         return f"1 {noun}"
-    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    plural = f"{noun}es" if noun.endswith(("s", "x")) else f"{noun}s"
     return f"{count:,} {plural}"
+
+
+def names_text(names: Iterable[str]) -> str:
+    """The first few names, quoted, and how many more there are: "'a', 'b' and 7 more"."""
+    quoted = [repr(name) for name in names]
+    more = len(quoted) - _NAMES_SHOWN_MAX
+    return ", ".join(quoted[:_NAMES_SHOWN_MAX]) + (f" and {more:,} more" if more > 0 else "")

@@ -39,13 +39,21 @@ class TaskReport(msgspec.Struct, kw_only=True):
     Attributes:
         shard: The finished shard, or None when every item was rejected.
         rejects: Items that were not packed.
-        label_counts: Stored samples of each label.
+        annotation_rejects: Annotations of packed items that were not packed.
+        object_count: Annotated objects that were stored.
+        lost_object_count: Those of items that were not packed.
+        overhang_count: Stored boxes that stick out of their picture.
+        label_counts: Stored samples of each label, or objects where a sample has many.
         split_counts: Stored samples of each split.
         extra_frame_counts: Pictures in a file behind its first, by path, where there are any.
     """
 
     shard: ShardInfo | None = None
     rejects: list[Reject] = []
+    annotation_rejects: list[Reject] = []
+    object_count: int = 0
+    lost_object_count: int = 0
+    overhang_count: int = 0
     label_counts: dict[int, int] = {}
     split_counts: dict[int, int] = {}
     extra_frame_counts: dict[bytes, int] = {}
@@ -58,12 +66,14 @@ class TaskPlan(msgspec.Struct, kw_only=True):
         root: Folder that the items' paths are relative to, as bytes.
         schema: Of the store.
         recipe: The settings, by name.
+        mask_colors: Colour of each value of the masks, where their files hold colours.
         stops_at_reject: Whether the first reject ends the build.
     """
 
     root: bytes
     schema: dict[str, Any]
     recipe: dict[str, Any]
+    mask_colors: tuple[tuple[int, int, int], ...] = ()
     stops_at_reject: bool
 
 

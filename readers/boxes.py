@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from readers.store.affine import map_boxes
+
 
 def move_boxes(
     boxes: NDArray[np.float32], affine: ArrayLike, size: tuple[int, int], *, clip: bool = True
@@ -25,18 +27,7 @@ def move_boxes(
     Raises:
         ValueError: `boxes` or `affine` has another shape.
     """
-    corners = np.asarray(boxes, np.float64)
-    matrix = np.asarray(affine, np.float64)
-    if corners.ndim != 2 or corners.shape[1] != 4:
-        raise ValueError(f"boxes must be (box, 4), x0 y0 x1 y1; got {corners.shape}")
-    if matrix.shape != (2, 3):
-        raise ValueError(f"affine must be (2, 3); got {matrix.shape}")
-    # Of all four corners, a box's x sum one of two products with x and one of two with y.
-    by_x = corners[:, None, 0::2] * matrix[:, 0:1]
-    by_y = corners[:, None, 1::2] * matrix[:, 1:2]
-    starts = by_x.min(axis=2) + by_y.min(axis=2) + matrix[:, 2]
-    ends = by_x.max(axis=2) + by_y.max(axis=2) + matrix[:, 2]
-    moved = np.concatenate([starts, ends], axis=1).astype(np.float32)
+    moved = map_boxes(boxes, affine).astype(np.float32)
     height, width = size
     limits = np.array([width, height, width, height], np.float32)
     inside = np.clip(moved, np.float32(0), limits)

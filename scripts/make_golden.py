@@ -2,7 +2,7 @@
 
     python scripts/make_golden.py FOLDER
 
-FOLDER must not exist; in the repository it is `tests/golden/v1.0`. It gets `store.lmdb`, and
+FOLDER must not exist; in the repository it is `tests/golden/v1.1`. It gets `store.lmdb`, and
 `expected.json` with what each value of it must be read as, taken from what is written and not from
 reading it back. A golden store is made once for each version and never again: the tests read those
 of all versions, so that no release loses the stores of an earlier one.
@@ -30,6 +30,7 @@ from readers.store.manifest import (
     publish_manifest,
     write_synced,
 )
+from readers.store.polygons import Polygons, Runs
 from readers.store.record import RecordLayout
 from readers.store.schema import ITEM_DTYPES, Field, Schema
 from readers.store.shard import ShardWriter
@@ -57,7 +58,20 @@ SCHEMA = Schema(
         Field(name="scan", kind="image", shape=(None,) * 3, codec="original", mode="unchanged"),
         Field(name="label", kind="label", dtype="int64", names=CLASSES),
         Field(name="split", kind="scalar", dtype="uint8", names=SPLITS),
-        Field(name="boxes", kind="array", dtype="float32", shape=(None, 4)),
+        Field(name="mask", kind="mask", dtype="uint8", shape=(6, 4), names=CLASSES, ignore=255),
+        Field(name="any_mask", kind="mask", dtype="int32", shape=(None, None)),
+        Field(name="boxes", kind="boxes", dtype="float32", shape=(None, 4)),
+        Field(name="labels", kind="label", dtype="int64", shape=(None,), names=CLASSES),
+        Field(
+            name="keypoints",
+            kind="keypoints",
+            dtype="float32",
+            shape=(None, 2, 3),
+            names=("nose", "tail"),
+        ),
+        Field(name="corners", kind="keypoints", dtype="float32", shape=(None, 4, 2)),
+        Field(name="outlines", kind="polygons"),
+        Field(name="pairs", kind="array", dtype="float32", shape=(None, 2)),
         Field(name="original_size", kind="array", dtype="int32", shape=(2,)),
         Field(name="transform", kind="array", dtype="float32", shape=(2, 3)),
         Field(name="note", kind="text"),
@@ -106,6 +120,8 @@ def make_golden(folder: Path) -> None:
             reject_count=1,
             ignored={"no picture": 1},
             notes=("drawn by scripts/make_golden.py",),
+            annotations={"found": 7, "stored": 6, "rejected": 1},
+            choices={"voc_origin": "1"},
         ),
         statistics={"class_counts": [2, 2, 1]},
         versions={"lmdb": version("lmdb")},
@@ -137,7 +153,14 @@ def golden_values(number: int) -> dict[str, Any]:
         **{name: _original(*picture) for name, picture in _pictures(number).items()},
         "label": (number * 2) % 3,
         "split": int(number > 2),
+        "mask": counted((6, 4), "uint8", number) % 3,
+        "any_mask": counted((1 + number, 2), "int32", number) - 100,
         "boxes": counted((number % 3, 4), "float32", number) / np.float32(8),
+        "labels": counted((number % 3,), "int64", number) % 3,
+        "keypoints": counted((number % 3, 2, 3), "float32", number) / np.float32(8),
+        "corners": counted((number % 3, 4, 2), "float32", number) / np.float32(8),
+        "outlines": _outlines(number),
+        "pairs": counted((number % 3, 2), "float32", number) / np.float32(8),
         "original_size": counted((2,), "int32", number),
         "transform": counted((2, 3), "float32", number) / np.float32(7),
         "note": ("", "ä\n", "\udcff", "犬", "a\0b")[number],
@@ -149,6 +172,13 @@ def golden_values(number: int) -> dict[str, Any]:
         values[f"one_{name}"] = pair[number % 2].item()
         values[f"two_{name}"] = pair
     return values
+
+
+def _outlines(number: int) -> Polygons:
+    """As many objects as boxes: one of two polygons, one of runs, one of nothing."""
+    parts = (counted((3, 2), "float64", number) / 7, counted((5, 2), "float64", number + 1) / 3)
+    runs = Runs(np.array([number, 20 - number, 4], np.uint32))
+    return Polygons([parts, runs, ()][: number % 3], 4, 6)
 
 
 def expected_values(number: int) -> dict[str, Any]:
@@ -206,6 +236,16 @@ def described(value: Any) -> Any:
         little = np.ascontiguousarray(value, value.dtype.newbyteorder("<"))
         digest = hashlib.sha256(little.tobytes()).hexdigest()
         return {"dtype": value.dtype.name, "shape": list(value.shape), "sha256": digest}
+    if isinstance(value, Polygons):
+        return {
+            "size": [value.height, value.width],
+            "outlines": [
+                {"runs": outline.counts.tolist()}
+                if isinstance(outline, Runs)
+                else [part.tolist() for part in outline]
+                for outline in value
+            ],
+        }
     if isinstance(value, bytes):
         return {"bytes": len(value), "sha256": hashlib.sha256(value).hexdigest()}
     return value

@@ -10,10 +10,11 @@ import click
 
 from packer.build import build
 from packer.cli import Terminated, printable
-from packer.cli.params import BYTE_SIZE
+from packer.cli.params import BYTE_SIZE, CLASS_NAMES
 from packer.recipe import ColorMode, Fit, ImagePolicy, Recipe
 from packer.rejects import reject_count_max
 from packer.sources import SOURCES, SourceOptions
+from packer.sources.source import Task, VocOrigin
 
 _DEFAULTS = Recipe()
 
@@ -33,6 +34,27 @@ _DEFAULTS = Recipe()
     "--root",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Folder that the paths in a list are relative to. Default: the list's own.",
+)
+@click.option(
+    "--classes",
+    "classes",
+    type=CLASS_NAMES,
+    help="Class names in the order of their labels: a file with one a line, or names with commas.",
+)
+@click.option("--split", help="Take this split alone, such as train.")
+@click.option(
+    "--task",
+    type=click.Choice(get_args(Task)),
+    help="What annotations are for, where their files cannot say: outlines or turned boxes.",
+)
+@click.option("--label-is-index", is_flag=True, help="Labels in a list are numbers, not names.")
+@click.option(
+    "--voc-origin",
+    type=click.Choice(get_args(VocOrigin)),
+    default=SourceOptions.voc_origin,
+    show_default=True,
+    help="The first pixel of Pascal VOC's coordinates. auto is 1, the official rule, unless one is "
+    "0.",
 )
 @click.option(
     "--size", type=int, help="Side in pixels that --fit is about. Default: each image's own size."
@@ -76,6 +98,9 @@ _DEFAULTS = Recipe()
     help="Reject an image whose header declares more pixels.",
 )
 @click.option(
+    "--clip-boxes", is_flag=True, help="Cut boxes off at the edge of their picture. Default: keep."
+)
+@click.option(
     "--workers",
     "worker_count",
     type=click.IntRange(min=1),
@@ -108,6 +133,11 @@ def build_command(
     out: Path,
     format_name: str,
     root: Path | None,
+    classes: tuple[str, ...] | None,
+    split: str | None,
+    task: Any,
+    label_is_index: bool,
+    voc_origin: Any,
     worker_count: int | None,
     scratch: Path | None,
     on_error: Any,
@@ -123,6 +153,15 @@ def build_command(
     """
     try:
         recipe = Recipe(**settings)
+        source = SourceOptions(
+            format=format_name,
+            root=root,
+            classes=classes,
+            split=split,
+            task=task,
+            label_is_index=label_is_index,
+            voc_origin=voc_origin,
+        )
         reject_count_max(rejects_max, 0)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
@@ -131,7 +170,7 @@ def build_command(
             raw,
             out,
             recipe,
-            source=SourceOptions(format=format_name, root=root),
+            source=source,
             worker_count=worker_count,
             scratch=scratch,
             on_error=on_error,

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import click
+
+from packer.sources.class_names import read_class_names
 
 _UNITS = {
     "": 1,
@@ -35,3 +38,28 @@ class ByteSize(click.ParamType[int]):
 
 
 BYTE_SIZE = ByteSize()
+
+
+class ClassNamesParam(click.ParamType[tuple[str, ...]]):
+    """Class names: a file with one a line, or names with commas between them."""
+
+    name = "names"
+
+    def convert(
+        self,
+        value: str | tuple[str, ...],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> tuple[str, ...]:
+        """The names, in order."""
+        if isinstance(value, tuple):
+            return value
+        if Path(value).is_file():
+            return read_class_names(Path(value))
+        names = tuple(name.strip() for name in value.split(","))
+        if "" in names:
+            self.fail(f"{value!r} is no file and has an empty name; expected cat,dog or a file")
+        return names
+
+
+CLASS_NAMES = ClassNamesParam()

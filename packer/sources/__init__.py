@@ -10,6 +10,7 @@ from packer.errors import SourceError
 from packer.sources import csv_list, flat, imagefolder
 from packer.sources.detect import Detection, detect, nothing_found
 from packer.sources.items import Ignored, RawItem, Reject, Scan
+from packer.sources.only_split import only_split
 from packer.sources.source import AUTO_FORMAT, Source, SourceOptions
 from packer.sources.walk import PICTURE_TYPES, readable_path
 
@@ -75,5 +76,7 @@ def scan_source(raw: Path, options: SourceOptions) -> Scan:
     scan = SOURCES[detection.format].scan(raw, options)
     if not scan.items and not scan.rejects:
         raise SourceError(nothing_found(raw))
+    if options.split is not None:
+        scan = only_split(scan, options.split)
     scan.notes.insert(0, detection.line)
     return scan

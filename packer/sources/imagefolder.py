@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Iterable
 from operator import attrgetter
 from pathlib import Path
 
 from packer.errors import SourceError
 from packer.sources.items import RawItem, Scan
 from packer.sources.source import SourceOptions
-from packer.sources.splits import are_all_splits
+from packer.sources.splits import are_all_splits, split_field
 from packer.sources.walk import Contents, Tree, readable_path, walk
+from packer.wording import names_text
 from readers.store.schema import Field
 from readers.store.splits import canonical_split
 
@@ -92,7 +92,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     split_names = tuple(readable_path(split) for split in splits)
     fields = [Field(name="label", kind="label", dtype="int64", names=classes)]
     if splits:
-        fields.append(Field(name="split", kind="scalar", dtype="uint8", names=split_names))
+        fields.append(split_field(split_names))
     notes = [
         *_unlabelled_notes(tree),
         *_class_notes(classes, class_keys, class_folders, splits),
@@ -144,7 +144,7 @@ def _class_notes(
     filled_names = {path.split(b"/")[-1] for path in filled}
     empty = [c for key, c in zip(class_keys, classes, strict=True) if key not in filled_names]
     if empty:
-        notes.append(f"no pictures, kept in the list of classes: {_shown(empty)}")
+        notes.append(f"no pictures, kept in the list of classes: {names_text(empty)}")
     for split in splits:
         here = {path.split(b"/")[-1] for path in filled if path.split(b"/")[0] == split}
         missing = [
@@ -153,17 +153,17 @@ def _class_notes(
             if key in filled_names and key not in here
         ]
         if here and missing:
-            notes.append(f"split {readable_path(split)} has no pictures of: {_shown(missing)}")
+            notes.append(f"split {readable_path(split)} has no pictures of: {names_text(missing)}")
     alike: dict[str, list[str]] = {}
     for class_name in classes:
         alike.setdefault(unicodedata.normalize("NFC", class_name).casefold(), []).append(class_name)
     for group in alike.values():
         if len(group) > 1:
             notes.append(
-                f"classes that differ only in case or Unicode form, kept apart: {_shown(group)}"
+                f"classes that differ only in case or Unicode form, kept apart: {names_text(group)}"
             )
     if len(classes) == 1:
-        notes.append(f"only one class: {_shown(classes)}")
+        notes.append(f"only one class: {names_text(classes)}")
     return notes
 
 
@@ -177,23 +177,17 @@ def _folder_notes(
     notes = []
     aside = [readable_path(path) + "/" for path in candidates if path not in class_folders]
     if aside:
-        notes.append(f"no pictures but other files, not taken for classes: {_shown(aside)}")
+        notes.append(f"no pictures but other files, not taken for classes: {names_text(aside)}")
     if splits:
         empty = [readable_path(path) + "/" for path in sorted(tops) if path not in splits]
         if empty:
-            notes.append(f"no pictures, not taken for splits: {_shown(empty)}")
+            notes.append(f"no pictures, not taken for splits: {names_text(empty)}")
     else:
         named = sorted(p for p, f in tops.items() if f.holds_pictures and _is_split_name(p))
         if named:
-            shown = _shown(readable_path(path) for path in named)
+            shown = names_text(readable_path(path) for path in named)
             notes.append(
                 f"taken for classes, although named like splits: {shown}; other folders beside "
                 "them hold pictures too"
             )
     return notes
-
-
-def _shown(names: Iterable[str]) -> str:
-    quoted = [repr(name) for name in names]
-    more = f" and {len(quoted) - NAMES_SHOWN_MAX} more" if len(quoted) > NAMES_SHOWN_MAX else ""
-    return ", ".join(quoted[:NAMES_SHOWN_MAX]) + more

@@ -4,36 +4,75 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from readers.store.schema import Field
 
 
+class RawFile(msgspec.Struct, frozen=True, array_like=True):
+    """A file as the source found it.
+
+    Attributes:
+        path: Relative to the source's root, or absolute, as bytes.
+        byte_count: Size of the file.
+        mtime_ns: When it was last changed.
+    """
+
+    path: bytes
+    byte_count: int
+    mtime_ns: int
+
+
+class Member(msgspec.Struct, frozen=True, array_like=True):
+    """Where an image lies inside a file that holds many.
+
+    Attributes:
+        container: What the file is: a name of `packer.containers.CONTAINERS`.
+        file_byte_count: Size of the file. The item's own `byte_count` is that of the image.
+        position: Which image: an offset in bytes, or a row or record from 0; as the kind has it.
+        name: Name of the member or column, where there is one.
+    """
+
+    container: str
+    file_byte_count: int
+    position: int = 0
+    name: str = ""
+
+
 class RawItem(msgspec.Struct, frozen=True, array_like=True):
-    """One image as the source found it: a path and numbers, no pixels.
+    """One image as the source found it: a path and annotations, no pixels.
 
     Attributes:
         key: Identity of the sample: its path relative to the raw folder, POSIX form, as the bytes
             that the file system holds (`os.fsencode`), since a name need not be UTF-8.
-        path: File to read, relative to the source's root, as bytes.
-        byte_count: Size of the file.
+        path: File to read, relative to the source's root, or absolute, as bytes.
+        byte_count: Size of the image's file, or of the image where the file holds many.
         mtime_ns: When the file was last changed.
-        values: Value of each field that the source knows, by name: label, split.
+        values: Value of each field that the source knows outright, by name: label, split, image_id,
+            caption. Numbers, text, lists and dicts, as the field's kind wants them.
+        annotations: Objects on the image, from `pack_annotations`; empty when the source has none
+            (an image without objects has an empty list of them, which is not empty bytes).
+        masks: File of each mask, by field name.
+        member: Where in `path` the image lies, when that is not the image's own file.
     """
 
     key: bytes
     path: bytes
     byte_count: int
     mtime_ns: int
-    values: dict[str, int] = {}
+    values: dict[str, Any] = {}
+    annotations: bytes = b""
+    masks: dict[str, RawFile] = {}
+    member: Member | None = None
 
 
 class Reject(msgspec.Struct, frozen=True, kw_only=True):
-    """A raw item that was not packed, and why.
+    """A raw item, or an annotation of one, that was not packed, and why.
 
     Attributes:
-        key: Key that its sample would have had, as bytes.
+        key: Key that its sample would have had, or has, as bytes; empty when it is not known.
         path: Where it is, as a person would write it (`list.csv, line 7` for a row).
         reason: Why it was not packed.
     """
@@ -74,9 +113,14 @@ class Scan:
         classes: Class names; a label is a position in it. Empty without labels.
         splits: Split names as the raw data has them; a `split` value is a position in it.
         fields: What the store holds beside key, image, original_size and transform.
+        mask_colors: Colour of each value of the masks, where their files hold colours.
         rejects: Raw items that the source itself had to refuse.
+        annotation_rejects: Annotations that the source itself had to refuse. They are not among the
+            objects of `items`.
         ignored: Files that are no raw items.
         notes: One line each: what was seen, chosen or odd.
+        choices: What the source decided where the data leaves it open, by name; kept in the
+            manifest: `{"voc_origin": "1"}`.
     """
 
     format: str
@@ -85,6 +129,9 @@ class Scan:
     classes: tuple[str, ...] = ()
     splits: tuple[str, ...] = ()
     fields: tuple[Field, ...] = ()
+    mask_colors: tuple[tuple[int, int, int], ...] = ()
     rejects: list[Reject] = field(default_factory=list)
+    annotation_rejects: list[Reject] = field(default_factory=list)
     ignored: Ignored = field(default_factory=Ignored)
     notes: list[str] = field(default_factory=list)
+    choices: dict[str, str] = field(default_factory=dict)

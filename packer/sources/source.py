@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol, get_args
 
 from packer.sources.items import Scan
 
 AUTO_FORMAT = "auto"
+
+
+Task = Literal["detect", "segment", "pose", "obb"]
+VocOrigin = Literal["auto", "0", "1"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,12 +21,43 @@ class SourceOptions:
 
     Args:
         format: Name of a source, or "auto" to look at the data and decide.
-        root: Folder that the paths of a list are relative to, where they are not found beside the
-            list. Only sources that read a list take it.
+        root: Folder that the paths of a list or annotation file are relative to, where they are not
+            found beside it.
+        classes: Class names in the order of their labels. None takes those of the raw data. A class
+            of the data that is not among them is rejected, annotation by annotation.
+        split: Take this split alone, by its name in the raw data or by its meaning (train, val,
+            test). None takes all.
+        task: What annotations are for, where their files cannot say: YOLO's lines of 9 numbers are
+            turned boxes under "obb" and outlines under "segment". None decides where it can.
+        label_is_index: Labels of a list are positions in `classes`, not names.
+        voc_origin: Which pixel Pascal VOC's coordinates count from. "auto" follows the official
+            rule, 1, unless a coordinate of 0 proves otherwise.
+
+    Raises:
+        ValueError: A setting is not one of its values, or a class stands twice.
     """
 
     format: str = AUTO_FORMAT
     root: Path | None = None
+    classes: tuple[str, ...] | None = None
+    split: str | None = None
+    task: Task | None = None
+    label_is_index: bool = False
+    voc_origin: VocOrigin = "auto"
+
+    def __post_init__(self) -> None:
+        for name, value, choices in (
+            ("task", self.task, (None, *get_args(Task))),
+            ("voc_origin", self.voc_origin, get_args(VocOrigin)),
+        ):
+            if value not in choices:
+                known = ", ".join(str(choice) for choice in choices)
+                raise ValueError(f"{name} must be one of {known}; got {value!r}")
+        if self.classes is not None:
+            object.__setattr__(self, "classes", tuple(self.classes))
+            twice = sorted({name for name in self.classes if self.classes.count(name) > 1})
+            if twice or not self.classes:
+                raise ValueError(f"classes must be different names, at least one; got {twice}")
 
 
 class Source(Protocol):

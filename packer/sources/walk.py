@@ -46,11 +46,13 @@ class Folder:
 
     Attributes:
         pictures: Sorted by name.
+        annotation_files: Paths of files with an extension that was asked for, sorted.
         reject_count: Entries that could not be read, the folder itself among them.
         other_count: Files that are no pictures, without hidden ones and litter.
     """
 
     pictures: list[Picture] = field(default_factory=list)
+    annotation_files: list[bytes] = field(default_factory=list)
     reject_count: int = 0
     other_count: int = 0
 
@@ -117,11 +119,17 @@ def skip_reason(name: bytes) -> str | None:
     return LITTER if name.lower() in _LITTER else None
 
 
-def walk(raw: Path) -> Tree:
+def walk(raw: Path, annotation_extensions: tuple[bytes, ...] = ()) -> Tree:
     """Find every picture under a folder, following links, with one stat a picture.
 
     Nothing is left out in silence: what cannot be read is a reject with the reason, and what is no
     picture is counted by reason. A folder that is skipped for its name counts every file in it.
+
+    Args:
+        raw: The folder.
+        annotation_extensions: In lower case, with the dot. Files of these are listed rather than
+            counted as ignored: the source accounts for them, and adds to `Tree.ignored` those that
+            it has no use for.
 
     Raises:
         SourceError: The folder itself cannot be listed.
@@ -140,7 +148,7 @@ def walk(raw: Path) -> Tree:
     ]
     while pending:
         path, above = pending.pop()
-        children = _list_folder(root, path, tree)
+        children = _list_folder(root, path, tree, annotation_extensions)
         entered: list[tuple[bytes, tuple[tuple[int, int], ...]]] = []
         for child, status in children:
             identity = (status.st_dev, status.st_ino)
@@ -160,7 +168,9 @@ def unreadable_folder(raw: Path, error: OSError) -> SourceError:
     )
 
 
-def _list_folder(root: bytes, path: bytes, tree: Tree) -> list[tuple[bytes, os.stat_result]]:
+def _list_folder(
+    root: bytes, path: bytes, tree: Tree, annotation_extensions: tuple[bytes, ...]
+) -> list[tuple[bytes, os.stat_result]]:
     """Sort one folder's entries into the tree, and return its folders."""
     folder = tree.folders[path] = Folder()
     prefix = path + b"/" if path else b""
@@ -196,11 +206,9 @@ def _list_folder(root: bytes, path: bytes, tree: Tree) -> list[tuple[bytes, os.s
                     picture = Picture(entry_path, status.st_size, status.st_mtime_ns)
                     folder.pictures.append(picture)
                 else:
-                    folder.other_count += 1
-                    tree.ignored.add(NOT_A_PICTURE, readable_path(entry_path))
+                    _add_other(folder, entry_path, tree, annotation_extensions)
             elif entry.is_file():
-                folder.other_count += 1
-                tree.ignored.add(NOT_A_PICTURE, readable_path(entry_path))
+                _add_other(folder, entry_path, tree, annotation_extensions)
             else:
                 tree.ignored.add(NOT_REGULAR, readable_path(entry_path))
         except OSError as error:
@@ -210,6 +218,17 @@ def _list_folder(root: bytes, path: bytes, tree: Tree) -> list[tuple[bytes, os.s
                 Reject(key=entry_path, path=readable_path(entry_path), reason=reason)
             )
     return children
+
+
+def _add_other(
+    folder: Folder, path: bytes, tree: Tree, annotation_extensions: tuple[bytes, ...]
+) -> None:
+    """Sort in a file that is no picture."""
+    folder.other_count += 1
+    if annotation_extensions and path.lower().endswith(annotation_extensions):
+        folder.annotation_files.append(path)
+    else:
+        tree.ignored.add(NOT_A_PICTURE, readable_path(path))
 
 
 def _entry_name(entry: os.DirEntry[bytes]) -> bytes:

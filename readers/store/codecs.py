@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.store.errors import CodecError, ImageError
+from readers.store.polygons import Polygons, decode_polygons, encode_polygons
 from readers.store.schema import ITEM_DTYPES, SIDE_MAX, Field
 
 Items = tuple[int, ...]
@@ -62,12 +63,13 @@ class Codec(Protocol):
 
 def free_axes(field: Field) -> tuple[tuple[str, int], ...]:
     """(name, axis) of the axes whose extent differs between samples."""
-    names = AXIS_NAMES if field.kind == "image" else tuple(map(str, range(len(field.shape))))
+    is_picture = field.kind in ("image", "mask")
+    names = AXIS_NAMES if is_picture else tuple(map(str, range(len(field.shape))))
     return tuple((names[axis], axis) for axis, side in enumerate(field.shape) if side is None)
 
 
-class _Pixels:
-    """Images and arrays as their elements in C order."""
+class _Elements:
+    """Raw images, masks, boxes, points, labels and arrays as their elements in C order."""
 
     gives_views = True
 
@@ -77,6 +79,8 @@ class _Pixels:
 
     def encode(self, field: Field, value: Any) -> tuple[Items, bytes | memoryview]:
         array = fitting_array(field, value)
+        if field.kind == "label" and field.names is not None:
+            _check_positions(array, len(field.names))
         items = [array.shape[axis] for _, axis in free_axes(field)]
         if field.dtype is None:
             items.append(ITEM_DTYPES.index(array.dtype.name))
@@ -99,7 +103,7 @@ class _Original:
     gives_views = False
 
     def item_names(self, field: Field) -> tuple[tuple[str, str], ...]:
-        return (*_PIXELS.item_names(field), ("orientation", "uint8"))
+        return (*_ELEMENTS.item_names(field), ("orientation", "uint8"))
 
     def encode(self, field: Field, value: Any) -> tuple[Items, bytes | memoryview]:
         if not isinstance(value, OriginalImage):
@@ -128,6 +132,23 @@ class _Original:
             found = f"{list(pixels.shape)} of {pixels.dtype.name}"
             raise ImageError(f"decoded to {found}, expected {size} of {dtype}")
         return pixels
+
+
+class _Polygons:
+    """Outlines of objects; see `readers.store.polygons`."""
+
+    gives_views = False
+
+    def item_names(self, field: Field) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    def encode(self, field: Field, value: Any) -> tuple[Items, bytes | memoryview]:
+        if not isinstance(value, Polygons):
+            raise CodecError(f"expected Polygons, found {type(value).__name__}")
+        return (), encode_polygons(value)
+
+    def decode(self, field: Field, items: Items, payload: memoryview) -> Polygons:
+        return decode_polygons(payload)
 
 
 class _Text:
@@ -190,12 +211,17 @@ class _Bytes:
         return bytes(payload)
 
 
-_PIXELS = _Pixels()
+_ELEMENTS = _Elements()
 
 CODECS: dict[str, Codec] = {
-    "raw": _PIXELS,
+    "raw": _ELEMENTS,
     "original": _Original(),
-    "array": _PIXELS,
+    "mask": _ELEMENTS,
+    "label": _ELEMENTS,
+    "boxes": _ELEMENTS,
+    "keypoints": _ELEMENTS,
+    "polygons": _Polygons(),
+    "array": _ELEMENTS,
     "text": _Text(),
     "json": _Json(),
     "bytes": _Bytes(),
@@ -231,6 +257,12 @@ def _recorded_shape(field: Field, items: Sequence[int]) -> tuple[list[int], str]
     if not 0 <= items[-1] < len(ITEM_DTYPES):
         raise CodecError(f"element type {items[-1]}, expected [0, {len(ITEM_DTYPES)})")
     return shape, ITEM_DTYPES[items[-1]]
+
+
+def _check_positions(labels: NDArray[Any], count: int) -> None:
+    wrong = labels[(labels < 0) | (labels >= count)]
+    if len(wrong):
+        raise CodecError(f"{wrong[0]}, expected [0, {count}): a position among its names")
 
 
 def _check_extents(field: Field, shape: tuple[int, ...], dtype: str) -> None:

@@ -158,7 +158,7 @@ def decode_image(data: bytes | memoryview, mode: str, header: ImageHeader) -> ND
     if pixels is None:
         pixels = _decode_by_pillow(data, mode, header)
     if mode != "unchanged":
-        pixels = _in_mode(pixels, mode)
+        pixels = in_mode(pixels, mode)
     # Both decoders turn a TIFF by themselves, whatever they are told, and no other format.
     if header.format != "TIFF":
         pixels = turn_upright(pixels, header.orientation)
@@ -565,8 +565,13 @@ def _with_key_as_alpha(
     return np.concatenate([pixels, np.where(is_clear, 0, opaque).astype(pixels.dtype)], axis=2)
 
 
-def _in_mode(pixels: NDArray[Any], mode: str) -> NDArray[Any]:
-    """Pixels of 1 to 4 channels (L, LA, RGB, RGBA), 8 or 16 bits, as uint8 of the mode."""
+def in_mode(pixels: NDArray[Any], mode: str) -> NDArray[Any]:
+    """Pixels of 1 to 4 channels (L, LA, RGB, RGBA), 8 or 16 bits, as uint8 of the mode.
+
+    Args:
+        pixels: (height, width, channel) uint8 or uint16; 16 bits are scaled to 8.
+        mode: "rgb", "gray" or "rgba".
+    """
     import cv2
 
     if pixels.dtype == np.uint16:

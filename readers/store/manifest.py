@@ -81,6 +81,8 @@ class SourceInfo(msgspec.Struct, frozen=True, kw_only=True):
         reject_count: Raw items that were not packed; `rejects.jsonl` names each.
         ignored: Files that are no raw items, by reason.
         notes: What the source said about the layout.
+        annotations: How many annotations were `found`, `stored` and `rejected`; empty without any.
+        choices: What was decided where the raw data leaves it open, by name.
     """
 
     format: str
@@ -89,6 +91,8 @@ class SourceInfo(msgspec.Struct, frozen=True, kw_only=True):
     reject_count: int
     ignored: dict[str, int]
     notes: tuple[str, ...] = ()
+    annotations: dict[str, int] = {}
+    choices: dict[str, str] = {}
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,19 @@ import numpy as np
 
 from readers.store.errors import ManifestError
 
-Kind = Literal["image", "label", "scalar", "array", "text", "json", "bytes"]
+Kind = Literal[
+    "image",
+    "mask",
+    "label",
+    "boxes",
+    "keypoints",
+    "polygons",
+    "scalar",
+    "array",
+    "text",
+    "json",
+    "bytes",
+]
 ImageCodec = Literal["raw", "original"]
 
 ITEM_DTYPES = (
@@ -45,10 +57,13 @@ class Field(
         dtype: Element type, a name of `ITEM_DTYPES`. None: each sample has its own (images), or
             the kind has no elements (text, json, bytes).
         shape: Extent of each axis; None for one that each sample has its own of. Images are
-            (height, width, channel). Empty for single values and for text, json and bytes.
+            (height, width, channel), masks (height, width), boxes (box, 4), keypoints
+            (object, point, 2 or 3). Empty for single values and for polygons, text, json and bytes.
         codec: How an image's pixels are stored. None for other kinds.
         mode: Colour of an image that is decoded when it is read. None for others.
-        names: What the values 0, 1, 2, ... of a scalar are called, when they have names.
+        names: What the values 0, 1, 2, ... of a label, scalar or mask are called, or the points
+            0, 1, 2, ... of keypoints, when they have names.
+        ignore: Value of a mask's pixels that belong to no class and count for nothing.
     """
 
     name: str
@@ -58,6 +73,7 @@ class Field(
     codec: ImageCodec | None = None
     mode: str | None = None
     names: tuple[str, ...] | None = None
+    ignore: int | None = None
 
     def __post_init__(self) -> None:
         problem = _problem(self)
@@ -67,16 +83,25 @@ class Field(
     @property
     def is_fixed(self) -> bool:
         """Whether every sample's value takes the same number of bytes."""
-        if self.kind in ("label", "scalar", "array"):
-            return None not in self.shape
+        if self.kind in _OF_ELEMENTS:
+            return None not in (*self.shape, self.dtype)
         return (
             self.kind == "image" and self.codec == "raw" and None not in (*self.shape, self.dtype)
         )
 
     @property
+    def holds_elements(self) -> bool:
+        """Whether a value is stored as its elements in C order, and nothing else."""
+        return self.kind in _OF_ELEMENTS or self.codec == "raw"
+
+    @property
     def is_scalar(self) -> bool:
         """Whether a value is one number, kept in the record's header and in the index."""
-        return self.kind in ("label", "scalar")
+        return self.kind in ("label", "scalar") and not self.shape
+
+
+_OF_ELEMENTS = frozenset(("label", "scalar", "array", "mask", "boxes", "keypoints"))
+"""Kinds whose values are elements in C order and nothing else."""
 
 
 def _problem(field: Field) -> str | None:
@@ -96,19 +121,55 @@ def _problem(field: Field) -> str | None:
             )
     elif field.codec is not None or field.mode is not None:
         return "only an image has a codec or a mode"
-    if field.kind in ("label", "scalar") and (field.shape or field.dtype is None):
-        return "a single value has a dtype and no shape"
-    if field.kind == "array" and (field.dtype is None or not field.shape):
-        return "an array has a dtype and a shape"
-    if field.kind in ("text", "json", "bytes") and (field.shape or field.dtype is not None):
-        return f"{field.kind} has neither dtype nor shape"
-    if field.names is not None:
-        if not field.is_scalar:
-            return "only a label or a scalar has names"
-        if np.dtype(field.dtype).kind not in "iu":
-            return f"names need an integer dtype to count them, not {field.dtype}"
+    problem = _shape_problem(field) or _names_problem(field)
+    if problem is not None:
+        return problem
     if field.is_fixed and field_bytes(field) > 2**40:
         return f"shape {field.shape} of {field.dtype} is more than 1 TiB"
+    return None
+
+
+def _shape_problem(field: Field) -> str | None:
+    """Why dtype and shape do not fit the kind, or None when they do."""
+    shape, dtype = field.shape, field.dtype
+    if field.kind == "scalar" and (shape or dtype is None):
+        return "a single value has a dtype and no shape"
+    if field.kind == "label" and (shape not in ((), (None,)) or dtype is None):
+        return "a label has a dtype, and no shape or, one for each object, (null)"
+    if field.kind == "array" and (dtype is None or not shape):
+        return "an array has a dtype and a shape"
+    if field.kind == "mask" and (len(shape) != 2 or dtype not in _MASK_DTYPES):
+        return f"a mask has a shape of (height, width) and a dtype of {', '.join(_MASK_DTYPES)}"
+    if field.kind == "boxes" and (shape != (None, 4) or dtype != "float32"):
+        return "boxes have a shape of (null, 4) and dtype float32"
+    if field.kind == "keypoints" and (
+        len(shape) != 3 or shape[0] is not None or shape[2] not in (2, 3) or dtype != "float32"
+    ):
+        return "keypoints have a shape of (null, points, 2 or 3) and dtype float32"
+    if field.kind in ("polygons", "text", "json", "bytes") and (shape or dtype is not None):
+        return f"{field.kind} has neither dtype nor shape"
+    return None
+
+
+_MASK_DTYPES = ("uint8", "int32")
+"""Of the ids of a mask. Those that torch computes with: its uint16 knows no comparison."""
+
+
+def _names_problem(field: Field) -> str | None:
+    """Why names or the value to ignore do not fit the kind, or None when they do."""
+    if field.names is not None:
+        if field.kind not in ("label", "scalar", "mask", "keypoints"):
+            return "only a label, a scalar, a mask or keypoints have names"
+        if field.kind == "keypoints":
+            if len(field.names) != field.shape[1]:
+                return f"{len(field.names)} names for {field.shape[1]} points"
+        elif np.dtype(field.dtype).kind not in "iu":
+            return f"names need an integer dtype to count them, not {field.dtype}"
+    if field.ignore is not None and (
+        field.kind != "mask"
+        or not np.iinfo(field.dtype or "").min <= field.ignore <= np.iinfo(field.dtype or "").max
+    ):
+        return "only a mask has a value to ignore, and one of its dtype"
     return None
 
 

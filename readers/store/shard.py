@@ -437,7 +437,7 @@ def _check_columns(
     field: Field, columns: Mapping[str, NDArray[Any]], lengths: NDArray[np.uint32]
 ) -> None:
     """Each sample's extents, element type and position among names can be what they claim."""
-    if field.names is not None:
+    if field.is_scalar and field.names is not None:
         _check_range(f"field {field.name!r}", columns[field.name], 0, len(field.names))
     if field.is_scalar or field.is_fixed:
         return
@@ -447,7 +447,7 @@ def _check_columns(
     turns = columns.get(f"{field.name}.orientation")
     if turns is not None:
         _check_range(f"field {field.name!r}, orientation", turns, 1, 9)
-    if field.codec == "original" or field.kind not in ("image", "array"):
+    if not field.holds_elements:
         return
     free = [array for name, array in columns.items() if _is_extent(field, name)]
     known = float(math.prod(side for side in field.shape if side is not None))

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from packer.geometry import compose, fit_affine, invert, orientation_affine, plan_fit
+from packer.geometry import fit_affine, orientation_affine, plan_fit
+from readers.store.affine import compose, invert
 from readers.store.decode import turn_upright, upright_size
 
 FITS = ("short", "long", "letterbox", "stretch", "crop")

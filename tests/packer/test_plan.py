@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -76,8 +78,14 @@ def test_a_small_store_is_not_cut_and_a_large_one_is_cut_for_many_workers():
 def test_records_of_equal_size_are_estimated_without_reading_a_file(fit):
     """A square of known side and channels; the raw files need not even be there."""
     scan = scan_of([5, 7], Path("/nowhere"))
-    sizes = estimate_record_bytes(scan.items, scan.root, Recipe(size=100, fit=fit, mode="gray"))
-    assert sizes.tolist() == [10_200, 10_200]
+    recipe = Recipe(size=100, fit=fit, mode="gray")
+    assert estimate_record_bytes(scan, recipe).tolist() == [10_200, 10_200]
+    # Masks and annotations are records' bytes too.
+    mask = Field(name="mask", kind="mask", dtype="int32", shape=(None, None))
+    items = [msgspec.structs.replace(item, annotations=b"12345") for item in scan.items]
+    masked = dataclasses.replace(scan, items=items, fields=(mask,))
+    assert estimate_record_bytes(masked, recipe).tolist() == [50_205, 50_205]
+    assert make_schema(masked, recipe)["mask"].shape == (100, 100)
 
 
 def test_records_of_their_own_size_are_estimated_from_headers(tmp_path, draw_tree, raw, store):

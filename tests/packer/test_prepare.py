@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from packer.geometry import invert
 from packer.prepare import prepare_image
 from packer.recipe import Recipe
+from readers.store.affine import invert
 from readers.store.decode import decode_image, read_header
 from readers.store.errors import ImageError
 

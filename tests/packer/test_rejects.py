@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packer.rejects import describe_rejects, reject_count_max, write_rejects
+from packer.rejects import Rejects, describe_rejects, reject_count_max, write_rejects
 from packer.sources.items import Reject
 
 
@@ -52,7 +52,7 @@ def test_the_list_holds_one_json_object_a_line(tmp_path):
         Reject(key=b"a/\xe9.png", path="a/\\xe9.png", reason="empty"),
         Reject(key="b/\u732b\n.png".encode(), path="list.csv, line 7", reason="not there"),
     ]
-    write_rejects(tmp_path / "rejects.jsonl", rejects)
+    write_rejects(tmp_path / "rejects.jsonl", Rejects(items=rejects))
     data = (tmp_path / "rejects.jsonl").read_bytes()
     assert data.isascii()
     lines = [json.loads(line) for line in data.splitlines()]
@@ -61,17 +61,33 @@ def test_the_list_holds_one_json_object_a_line(tmp_path):
     ]
     assert [line["path"] for line in lines] == ["a/\\xe9.png", "list.csv, line 7"]
     assert [line["reason"] for line in lines] == ["empty", "not there"]
-    write_rejects(tmp_path / "rejects.jsonl", [])
+    write_rejects(tmp_path / "rejects.jsonl", Rejects())
     assert (tmp_path / "rejects.jsonl").read_bytes() == b""
 
 
 def test_a_message_names_a_thousand_and_where_the_rest_is(tmp_path):
     """A terminal is not flooded with a million lines, and nothing is kept back."""
     rejects = [Reject(key=b"", path=f"{n}.png", reason="empty") for n in range(1002)]
-    lines = describe_rejects(rejects, tmp_path / "rejects.jsonl").splitlines()
+    lines = describe_rejects(Rejects(items=rejects), tmp_path / "rejects.jsonl").splitlines()
     assert lines[:2] == ["  0.png: empty", "  1.png: empty"]
     assert lines[999:] == [
         "  999.png: empty",
         f"  and 2 more: all are listed in {tmp_path / 'rejects.jsonl'}",
     ]
-    assert len(describe_rejects(rejects[:1000], tmp_path).splitlines()) == 1000
+    assert len(describe_rejects(Rejects(items=rejects[:1000]), tmp_path).splitlines()) == 1000
+
+
+def test_annotations_are_listed_behind_items_and_told_apart(tmp_path):
+    """Both are rejects; a line of an annotation says so, and its key is that of a stored sample."""
+    rejects = Rejects(
+        items=[Reject(key=b"a.png", path="a.png", reason="empty")],
+        annotations=[Reject(key=b"b.png", path="b.png: annotation 7", reason="no area")],
+    )
+    write_rejects(tmp_path / "rejects.jsonl", rejects)
+    lines = (tmp_path / "rejects.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"key": "a.png", "path": "a.png", "reason": "empty"},
+        {"key": "b.png", "path": "b.png: annotation 7", "reason": "no area", "kind": "annotation"},
+    ]
+    shown = describe_rejects(rejects, tmp_path / "rejects.jsonl")
+    assert shown == "  a.png: empty\n  b.png: annotation 7: no area"

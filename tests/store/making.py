@@ -7,7 +7,7 @@ import os
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import lmdb
 import numpy as np
@@ -24,8 +24,9 @@ from readers.store.manifest import (
     SourceInfo,
     publish_manifest,
 )
+from readers.store.polygons import Polygons, Runs
 from readers.store.record import RecordLayout
-from readers.store.schema import ITEM_DTYPES, Field, Schema
+from readers.store.schema import ITEM_DTYPES, Field, Kind, Schema
 from readers.store.shard import ShardReader, ShardWriter
 
 Sample = tuple[bytes, dict[str, Any]]
@@ -200,9 +201,18 @@ _dtypes = st.sampled_from(ITEM_DTYPES)
 
 @st.composite
 def _fields(draw: st.DrawFn, name: str) -> Field:
-    kind = draw(st.sampled_from(("image", "label", "scalar", "array", "text", "json", "bytes")))
+    kind = draw(st.sampled_from(get_args(Kind)))
     if kind in ("label", "scalar"):
-        return Field(name=name, kind=kind, dtype=draw(_dtypes))
+        shape = draw(st.sampled_from(((), (None,)))) if kind == "label" else ()
+        return Field(name=name, kind=kind, dtype=draw(_dtypes), shape=shape)
+    if kind == "mask":
+        shape, dtype = draw(st.tuples(_sides, _sides)), draw(st.sampled_from(("uint8", "int32")))
+        return Field(name=name, kind=kind, dtype=dtype, shape=shape)
+    if kind == "boxes":
+        return Field(name=name, kind=kind, dtype="float32", shape=(None, 4))
+    if kind == "keypoints":
+        shape = (None, *draw(st.tuples(st.integers(0, 3), st.integers(2, 3))))
+        return Field(name=name, kind=kind, dtype="float32", shape=shape)
     if kind == "array":
         shape = tuple(draw(st.lists(_sides, min_size=1, max_size=4)))
         return Field(name=name, kind=kind, dtype=draw(_dtypes), shape=shape)
@@ -274,6 +284,23 @@ def single_values(dtype: str) -> st.SearchStrategy[Any]:
 
 
 @st.composite
+def outlines(draw: st.DrawFn) -> Polygons:
+    """Outlines of up to three objects, of each kind."""
+    height, width = draw(st.integers(0, 5)), draw(st.integers(0, 5))
+    numbers = st.floats(allow_nan=False)
+    point = st.tuples(numbers, numbers)
+    part = st.lists(point, max_size=4).map(lambda p: np.array(p, np.float64).reshape(-1, 2))
+
+    def runs(cuts: list[int]) -> Runs:
+        ends = np.array([0, *sorted(cuts), height * width])
+        return Runs(np.diff(ends).astype(np.uint32))
+
+    cuts = st.lists(st.integers(0, height * width), max_size=4)
+    outline = st.lists(part, max_size=3).map(tuple) | cuts.map(runs)
+    return Polygons(draw(st.lists(outline, max_size=3)), height, width)
+
+
+@st.composite
 def values_of(draw: st.DrawFn, field: Field) -> Any:
     """Any value of a field."""
     if field.is_scalar:
@@ -281,8 +308,10 @@ def values_of(draw: st.DrawFn, field: Field) -> Any:
     if field.codec == "original":
         height, width = draw(st.integers(1, 4)), draw(st.integers(1, 4))
         return original(height, width, draw(st.integers(1, 8)), seed=height * width)
-    if field.kind in ("image", "array"):
+    if field.holds_elements:
         return _array(draw, field)
+    if field.kind == "polygons":
+        return draw(outlines())
     if field.kind == "json":
         return draw(_json)
     data = draw(st.binary(max_size=9))
@@ -308,12 +337,23 @@ def assert_same_value(field: Field, found: Any, given: Any) -> None:
         assert found.dtype == np.uint8
         assert found.shape == given.size
         assert np.array_equal(found, upright)
-    elif field.kind in ("image", "array"):
+    elif field.holds_elements:
         assert found.dtype == given.dtype.newbyteorder("<")
         assert found.shape == given.shape
         assert found.tobytes() == given.astype(found.dtype).tobytes()
         assert found.flags.owndata
         assert found.flags.writeable
+    elif field.kind == "polygons":
+        assert (found.height, found.width, len(found)) == (given.height, given.width, len(given))
+        for one, other in zip(found, given, strict=True):
+            assert isinstance(one, Runs) is isinstance(other, Runs)
+            parts = (one.counts,) if isinstance(one, Runs) else one
+            expected = (other.counts,) if isinstance(other, Runs) else other
+            assert len(parts) == len(expected)
+            for part, wanted in zip(parts, expected, strict=True):
+                assert part.dtype == wanted.dtype
+                assert part.shape == wanted.shape
+                assert part.tobytes() == wanted.tobytes()
     elif field.kind == "text":
         assert type(found) is str
         data = given if isinstance(given, bytes) else given.encode("utf-8", "surrogateescape")

@@ -102,7 +102,7 @@ def test_equal_manifests_are_equal_bytes():
         "format", "schema", "classes", "splits", "sample_count", "shards", "recipe", "source",
         "statistics", "versions",
     ]  # fmt: skip
-    assert tree["format"] == {"name": "packer-store", "major": 1, "minor": 0}
+    assert tree["format"] == {"name": "packer-store", "major": 1, "minor": 1}
     assert tree["shards"][1] == {
         "file": "shard-00001.lmdb",
         "sample_count": 11,
@@ -129,9 +129,9 @@ def test_what_a_later_minor_version_adds_is_passed_over():
 @pytest.mark.parametrize(
     ("change", "found"),
     [
-        ({"major": 2}, "packer-store 2.0"),
-        ({"major": 0}, "packer-store 0.0"),
-        ({"name": "webdataset"}, "webdataset 1.0"),
+        ({"major": 2}, "packer-store 2.1"),
+        ({"major": 0}, "packer-store 0.1"),
+        ({"name": "webdataset"}, "webdataset 1.1"),
         ({"name": "other", "major": 7, "minor": 3}, "other 7.3"),
     ],
 )

@@ -16,6 +16,9 @@ from tests.store.making import FIXED, NUMBERS, ORIGINAL, VARIABLE, schemas
 IMAGE: dict[str, Any] = {"name": "image", "kind": "image", "codec": "raw", "shape": (4, 5, 3)}
 LABEL: dict[str, Any] = {"name": "label", "kind": "label", "dtype": "int64"}
 ARRAY: dict[str, Any] = {"name": "boxes", "kind": "array", "dtype": "float32", "shape": (None, 4)}
+MASK: dict[str, Any] = {"name": "mask", "kind": "mask", "dtype": "uint8", "shape": (None, None)}
+BOXES: dict[str, Any] = ARRAY | {"kind": "boxes"}
+KEYPOINTS: dict[str, Any] = BOXES | {"kind": "keypoints", "shape": (None, 17, 3)}
 
 
 @given(schemas())
@@ -54,6 +57,12 @@ def test_the_number_of_an_element_type_is_its_position():
         (IMAGE | {"dtype": "uint8"}, True),
         (IMAGE | {"dtype": "uint8", "shape": (0, 5, 3)}, True),
         (ARRAY | {"shape": (3, 4)}, True),
+        (MASK | {"shape": (3, 4)}, True),
+        (MASK, False),
+        (LABEL | {"shape": (None,)}, False),
+        (BOXES, False),
+        (KEYPOINTS, False),
+        ({"name": "masks", "kind": "polygons"}, False),
         (IMAGE, False),
         (IMAGE | {"dtype": "uint8", "shape": (4, None, 3)}, False),
         (IMAGE | {"dtype": "uint8", "codec": "original", "mode": "rgb"}, False),
@@ -93,8 +102,24 @@ def test_bytes_of_a_fixed_field_are_its_elements(settings, expected):
         (LABEL | {"name": "label\n"}, "lower-case"),
         (LABEL | {"name": "l" * 65}, "1 to 64"),
         (LABEL | {"dtype": "complex64"}, "'complex64' is not one of bool, uint8"),
-        (LABEL | {"dtype": None}, "a single value has a dtype"),
+        (LABEL | {"dtype": None}, "a label has a dtype"),
         (LABEL | {"shape": (1,)}, "no shape"),
+        (LABEL | {"shape": (None, None)}, "no shape"),
+        (LABEL | {"kind": "scalar", "dtype": None}, "a single value has a dtype"),
+        (LABEL | {"kind": "scalar", "shape": (None,)}, "a single value has a dtype and no shape"),
+        (MASK | {"shape": (None, None, 1)}, r"a mask has a shape of \(height, width\)"),
+        (MASK | {"dtype": "uint16"}, "a dtype of uint8, int32"),
+        (MASK | {"dtype": None}, "a dtype of uint8, int32"),
+        (MASK | {"codec": "raw"}, "only an image has a codec"),
+        (MASK | {"ignore": 256}, "only a mask has a value to ignore, and one of its dtype"),
+        (ARRAY | {"ignore": 255}, "only a mask has a value to ignore"),
+        (BOXES | {"shape": (3, 4)}, r"boxes have a shape of \(null, 4\)"),
+        (BOXES | {"dtype": "float64"}, "and dtype float32"),
+        (KEYPOINTS | {"shape": (None, 17, 4)}, "2 or 3"),
+        (KEYPOINTS | {"shape": (2, 17, 3)}, "null, points"),
+        (KEYPOINTS | {"dtype": "int32"}, "dtype float32"),
+        (KEYPOINTS | {"names": ("nose",)}, "1 names for 17 points"),
+        ({"name": "masks", "kind": "polygons", "dtype": "float64"}, "neither dtype nor shape"),
         (IMAGE | {"shape": (4, 5)}, r"shape of \(height, width, channel\)"),
         (IMAGE | {"codec": None}, "an image has a codec"),
         (IMAGE | {"codec": "original"}, "mode of rgb, gray, rgba or unchanged, not None"),
@@ -109,8 +134,8 @@ def test_bytes_of_a_fixed_field_are_its_elements(settings, expected):
         (ARRAY | {"mode": "rgb"}, "only an image has a codec or a mode"),
         ({"name": "key", "kind": "text", "dtype": "uint8"}, "neither dtype nor shape"),
         ({"name": "key", "kind": "json", "shape": (None,)}, "neither dtype nor shape"),
-        ({"name": "key", "kind": "text", "names": ("a",)}, "only a label or a scalar"),
-        (ARRAY | {"names": ("a",)}, "only a label or a scalar"),
+        ({"name": "key", "kind": "text", "names": ("a",)}, "only a label, a scalar, a mask or"),
+        (ARRAY | {"names": ("a",)}, "only a label, a scalar, a mask or"),
         (LABEL | {"dtype": "float32", "names": ("a",)}, "integer"),
         (LABEL | {"dtype": "bool", "names": ("a", "b")}, "integer"),
     ],
@@ -133,6 +158,13 @@ def test_a_schema_names_each_field_once_and_has_some():
     Schema(tuple(many[:1000]))
     with pytest.raises(ManifestError, match="1 to 1000 fields; found 1001"):
         Schema(tuple(many))
+
+
+def test_labels_of_objects_are_no_single_value():
+    """One number a sample is kept in the header and in the index; a list of them is not."""
+    assert Field(**LABEL).is_scalar
+    assert not Field(**LABEL | {"shape": (None,)}).is_scalar
+    assert Field(**LABEL | {"shape": (None,)}).holds_elements
 
 
 def test_fields_are_found_by_name():

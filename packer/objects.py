@@ -1,0 +1,357 @@
+"""Annotated objects of an image -> what its sample stores: turned, scaled and cut with the image.
+
+    what the file says --> pixels of the picture it is about --> upright --> the stored image
+      shares or pixels     as the file has it, or upright          prepare.py says how
+
+An object that cannot be kept as it is written is rejected with the reason; none is repaired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from packer.geometry import orientation_affine
+from packer.prepare import Prepared
+from packer.sources.annotations import Annotations, RawObject
+from readers.store.affine import Affine, compose, map_boxes, map_points
+from readers.store.errors import ImageError
+from readers.store.polygons import Outline, Polygons, Runs
+from readers.store.schema import Field
+
+ROUNDING_PX = 0.01
+"""A box that sticks out of its picture by less was cut off at the border and then rounded."""
+
+COORDINATE_MAX = 10_000_000
+"""What float32 still has to a pixel, and more than any picture has."""
+
+
+@dataclass
+class PlacedObjects:
+    """The objects of one image.
+
+    Attributes:
+        values: Value of each field of objects, by name.
+        rejects: (place, reason) of each object that is not among them.
+        overhang_count: Boxes that stick out of the picture.
+    """
+
+    values: dict[str, Any]
+    rejects: list[tuple[str, str]] = field(default_factory=list)
+    overhang_count: int = 0
+
+
+def place_objects(
+    annotations: Annotations,
+    prepared: Prepared,
+    fields: Iterable[Field],
+    *,
+    clips_boxes: bool = False,
+) -> PlacedObjects:
+    """The objects of an image in pixels of the stored image, in the order of the raw data.
+
+    Args:
+        annotations: As the source found them.
+        prepared: The image they are on.
+        fields: Of the store; those of objects get their values.
+        clips_boxes: Whether to cut boxes off at the border of the picture.
+
+    Raises:
+        ImageError: The annotations are about a picture of another size.
+    """
+    fields = tuple(fields)
+    frame = _frame(annotations, prepared)
+    result = PlacedObjects({})
+    columns = next((f.shape[2] or 0 for f in fields if f.kind == "keypoints"), 2)
+    boxes = _raw_boxes(annotations.objects, frame.size, columns)
+    if annotations.is_relative:
+        boxes *= np.tile(frame.size, 2)
+    kept = _kept(annotations, boxes, frame.size, result)
+    objects = [annotations.objects[at] for at in kept]
+    boxes = boxes[kept]
+    limits = np.tile(np.asarray(frame.size, np.float64), 2)
+    inside = np.clip(boxes, 0, limits)
+    overhang = np.abs(boxes - inside).max(axis=1, initial=0)
+    result.overhang_count = int((overhang > ROUNDING_PX).sum())
+    if clips_boxes:
+        boxes = inside
+    else:
+        boxes = np.where((overhang <= ROUNDING_PX)[:, None], inside, boxes)
+
+    moved = map_boxes(boxes, frame.affine)
+    width, height = prepared.plan.final
+    if prepared.plan.offset[0] < 0 or prepared.plan.offset[1] < 0:
+        # Where the image was cut there are no pixels, so there is no box either.
+        moved = np.clip(moved, 0, [width, height, width, height])
+    stored = moved.astype(np.float32)
+    is_left = (stored[:, 0] < stored[:, 2]) & (stored[:, 1] < stored[:, 3])
+    for at in np.flatnonzero(~is_left).tolist():
+        reason = "nothing of its box is left in the stored image (--fit, --size)"
+        result.rejects.append((objects[at].place, reason))
+    chosen = np.flatnonzero(is_left).tolist()
+    objects = [objects[at] for at in chosen]
+    boxes, stored = boxes[chosen], stored[chosen]
+    for wanted in fields:
+        value = _value(wanted, objects, boxes, stored, frame, prepared)
+        if value is not None:
+            result.values[wanted.name] = value
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class _Frame:
+    """The picture that coordinates are on.
+
+    Attributes:
+        size: (width, height) in pixels.
+        affine: To the stored image.
+        turn: EXIF orientation that is still to be applied to it.
+        is_relative: Whether coordinates are shares of its sides.
+    """
+
+    size: tuple[int, int]
+    affine: Affine
+    turn: int
+    is_relative: bool
+
+    def points(self, data: bytes, dtype: str, columns: int) -> NDArray[np.float64]:
+        """Packed points in pixels of the picture, (point, columns) float64."""
+        points = np.frombuffer(data, dtype).reshape(-1, columns).astype(np.float64)
+        if self.is_relative:
+            points[:, :2] *= self.size
+        return points
+
+
+def _frame(annotations: Annotations, prepared: Prepared) -> _Frame:
+    height, width = prepared.original_size
+    is_turned = prepared.turn >= 5
+    upright = (height, width) if is_turned else (width, height)
+    said = annotations.size
+    if annotations.is_relative or said is None or tuple(said) == upright:
+        return _Frame(upright, prepared.plan.affine, 1, annotations.is_relative)
+    if tuple(said) != (width, height):
+        turned = f" ({upright[0]}x{upright[1]} upright)" if is_turned else ""
+        raise ImageError(
+            f"its annotations are about a picture of {said[0]}x{said[1]} pixels; the file has "
+            f"{width}x{height}{turned}. One of them belongs to another picture"
+        )
+    turn = orientation_affine(prepared.turn, width, height)
+    return _Frame((width, height), compose(turn, prepared.plan.affine), prepared.turn, False)
+
+
+def _raw_boxes(
+    objects: Sequence[RawObject], size: tuple[int, int], columns: int
+) -> NDArray[np.float64]:
+    """Boxes as written, or the bounds of what the objects have instead: (object, 4) float64."""
+    boxes = np.empty((len(objects), 4))
+    for box, thing in zip(boxes, objects, strict=True):
+        if thing.box is not None:
+            box[:] = thing.box
+            continue
+        points = np.concatenate(
+            [
+                np.zeros((0, 2)),
+                *(np.frombuffer(part, "<f8").reshape(-1, 2) for part in thing.polygons),
+                _visible(thing.keypoints, columns),
+            ]
+        )
+        if len(points):
+            box[:] = *points.min(axis=0), *points.max(axis=0)
+        elif thing.runs:
+            box[:] = _bounds_of_runs(np.frombuffer(thing.runs, "<u4"), size)
+        else:
+            box[:] = np.nan
+    return boxes
+
+
+def _visible(keypoints: bytes, columns: int) -> NDArray[np.float64]:
+    """The packed points that are marked, (point, 2) float64."""
+    points = np.frombuffer(keypoints, "<f4").reshape(-1, columns).astype(np.float64)
+    return points[points[:, 2] > 0, :2] if columns == 3 else points
+
+
+def _bounds_of_runs(runs: NDArray[np.uint32], size: tuple[int, int]) -> NDArray[np.float64]:
+    from readers.store.rle import fill
+
+    width, height = size
+    if int(runs.sum(dtype=np.uint64)) != width * height:
+        return np.full(4, np.nan)
+    mask = fill(runs, height, width)
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    if not len(rows):
+        return np.zeros(4)
+    return np.array([columns[0], rows[0], columns[-1] + 1, rows[-1] + 1], np.float64)
+
+
+def _kept(
+    annotations: Annotations,
+    boxes: NDArray[np.float64],
+    size: tuple[int, int],
+    result: PlacedObjects,
+) -> list[int]:
+    """Positions of the objects that can be kept; the others become rejects."""
+    kept = []
+    first: dict[Any, str] = {}
+    for at, (thing, box) in enumerate(zip(annotations.objects, boxes, strict=True)):
+        reason = _problem(thing, box, size)
+        if reason is None:
+            identity = (
+                thing.label,
+                thing.box,
+                thing.polygons,
+                thing.runs,
+                thing.keypoints,
+                thing.iscrowd,
+            )
+            if identity in first:
+                reason = f"the same as {first[identity]}: label and coordinates are equal"
+            else:
+                first[identity] = thing.place
+        if reason is None:
+            kept.append(at)
+        else:
+            result.rejects.append((thing.place, reason))
+    return kept
+
+
+def _problem(thing: RawObject, box: NDArray[np.float64], size: tuple[int, int]) -> str | None:
+    """Why an object cannot be kept, or None when it can."""
+    width, height = size
+    if thing.runs:
+        pixel_count = int(np.frombuffer(thing.runs, "<u4").sum(dtype=np.uint64))
+        if pixel_count != width * height:
+            return (
+                f"its runs are over {pixel_count} pixels; the picture has {width}x{height} = "
+                f"{width * height}"
+            )
+    if not np.isfinite(box).all():
+        return f"box {_shown(box)} is not four numbers"
+    if np.abs(box).max() > COORDINATE_MAX:
+        return f"box {_shown(box)} lies beyond any picture; at most {COORDINATE_MAX:,} pixels"
+    if box[0] >= box[2] or box[1] >= box[3]:
+        sides = f"{box[2] - box[0]:g} wide and {box[3] - box[1]:g} high"
+        return f"box {_shown(box)} has no area: {sides}"
+    if box[0] >= width or box[1] >= height or box[2] <= 0 or box[3] <= 0:
+        return f"box {_shown(box)} lies outside of the picture of {width}x{height} pixels"
+    return None
+
+
+def _shown(box: NDArray[np.float64]) -> str:
+    return "[" + ", ".join(f"{value:.6g}" for value in box) + "]"
+
+
+def _value(
+    wanted: Field,
+    objects: Sequence[RawObject],
+    boxes: NDArray[np.float64],
+    stored: NDArray[np.float32],
+    frame: _Frame,
+    prepared: Prepared,
+) -> Any:
+    """The value of one field; None when it is no field of objects."""
+    if wanted.kind == "boxes":
+        return stored
+    if wanted.kind == "polygons":
+        return _outlines(objects, frame, prepared)
+    if wanted.kind == "keypoints":
+        return _keypoints(wanted, objects, frame)
+    if wanted.kind == "label" and wanted.shape:
+        return np.array([thing.label for thing in objects], wanted.dtype)
+    if wanted.name == "area":
+        return _areas(objects, boxes, stored, frame)
+    if wanted.name in ("iscrowd", "difficult", "truncated"):
+        return np.array([getattr(thing, wanted.name) for thing in objects], bool)
+    if wanted.name == "attributes":
+        return [thing.attributes for thing in objects]
+    return None
+
+
+def _outlines(objects: Sequence[RawObject], frame: _Frame, prepared: Prepared) -> Polygons:
+    width, height = prepared.plan.final
+    outlines: list[Outline] = []
+    for thing in objects:
+        if thing.runs:
+            outlines.append(_placed_runs(thing.runs, frame, prepared))
+        else:
+            parts = (frame.points(part, "<f8", 2) for part in thing.polygons)
+            outlines.append(tuple(_moved(part, frame.affine) for part in parts))
+    try:
+        return Polygons(outlines, height, width)
+    except ValueError as error:
+        raise ImageError(str(error)) from error
+
+
+_IDENTITY = np.array([[1.0, 0, 0], [0, 1, 0]])
+
+
+def _moved(points: NDArray[np.float64], affine: Affine) -> NDArray[np.float64]:
+    # Exactly what the file says where nothing moves: the rule for pixels of polygons rounds.
+    return points if np.array_equal(affine, _IDENTITY) else map_points(points, affine)
+
+
+def _placed_runs(data: bytes, frame: _Frame, prepared: Prepared) -> Runs:
+    from packer.masks import place_mask
+    from readers.store.rle import fill, mask_runs
+
+    runs = np.frombuffer(data, "<u4").astype(np.uint32)
+    if np.array_equal(frame.affine, _IDENTITY):
+        return Runs(runs)
+    width, height = frame.size
+    mask = fill(runs, height, width)
+    return Runs(mask_runs(place_mask(mask, prepared.plan, frame.turn, 0)))
+
+
+def _keypoints(wanted: Field, objects: Sequence[RawObject], frame: _Frame) -> NDArray[np.float32]:
+    point_count, columns = wanted.shape[1], wanted.shape[2]
+    assert point_count is not None
+    assert columns is not None
+    values = np.zeros((len(objects), point_count, columns), np.float32)
+    for value, thing in zip(values, objects, strict=True):
+        if not thing.keypoints:
+            continue
+        points = frame.points(thing.keypoints, "<f4", columns)
+        moved = map_points(points[:, :2], frame.affine)
+        # A point that was not marked stands at 0, 0, which is no place in the picture.
+        is_marked = points[:, 2] != 0 if columns == 3 else np.ones(len(points), bool)
+        is_marked |= (points[:, :2] != 0).any(axis=1)
+        value[:, :2] = np.where(is_marked[:, None], moved, 0)
+        value[:, 2:] = points[:, 2:]
+    return values
+
+
+def _areas(
+    objects: Sequence[RawObject],
+    boxes: NDArray[np.float64],
+    stored: NDArray[np.float32],
+    frame: _Frame,
+) -> NDArray[np.float32]:
+    """Areas in pixels of the stored image; of what was cut, at most that of the box."""
+    scale = abs(float(np.linalg.det(frame.affine[:, :2])))
+    areas = [
+        thing.area if thing.area is not None else _area(thing, box, frame)
+        for thing, box in zip(objects, boxes, strict=True)
+    ]
+    box_areas = np.prod(stored[:, 2:].astype(np.float64) - stored[:, :2], axis=1)
+    whole = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1) * scale
+    scaled = np.array(areas, np.float64) * scale
+    is_cut = box_areas < whole * (1 - 1e-6)
+    return np.where(is_cut, np.minimum(scaled, box_areas), scaled).astype(np.float32)
+
+
+def _area(thing: RawObject, box: NDArray[np.float64], frame: _Frame) -> float:
+    """Area of an object whose annotation does not say it: of its outline, or else of its box."""
+    if thing.runs:
+        return float(np.frombuffer(thing.runs, "<u4")[1::2].sum(dtype=np.uint64))
+    if thing.polygons:
+        return sum(_polygon_area(frame.points(part, "<f8", 2)) for part in thing.polygons)
+    return float((box[2] - box[0]) * (box[3] - box[1]))
+
+
+def _polygon_area(points: NDArray[np.float64]) -> float:
+    """Area inside a polygon that does not cross itself (the shoelace formula)."""
+    x, y = points[:, 0], points[:, 1]
+    return abs(float(x @ np.roll(y, -1) - y @ np.roll(x, -1))) / 2

@@ -1,0 +1,111 @@
+"""A raw item -> the values of its sample: image, masks and objects, on one grid of pixels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from packer.objects import PlacedObjects, place_objects
+from packer.prepare import Prepared, prepare_image, prepare_pixels
+from packer.raw_files import read_raw_file
+from packer.recipe import Recipe
+from packer.sources.annotations import unpack_annotations
+from packer.sources.items import RawFile, RawItem
+from readers.store.codecs import OriginalImage
+from readers.store.schema import Schema
+
+
+@dataclass
+class MadeSample:
+    """What is stored of one item.
+
+    Attributes:
+        values: Of all fields, by name.
+        objects: Its annotated objects.
+        extra_frame_count: Pictures of its file that are not stored.
+    """
+
+    values: dict[str, Any]
+    objects: PlacedObjects
+    extra_frame_count: int
+
+
+class SampleMaker:
+    """Makes samples of raw items; keeps the files that hold many of them open meanwhile."""
+
+    def __init__(
+        self,
+        root: bytes,
+        schema: Schema,
+        recipe: Recipe,
+        mask_colors: tuple[tuple[int, int, int], ...],
+    ) -> None:
+        self._root = root
+        self._schema = schema
+        self._recipe = recipe
+        self._mask_colors = mask_colors
+        self._containers: Any = None
+
+    def __enter__(self) -> SampleMaker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._containers is not None:
+            self._containers.close()
+
+    def make(self, item: RawItem) -> MadeSample:
+        """The sample of one item.
+
+        Raises:
+            ImageError: A picture of it cannot be decoded, or its annotations are not about it.
+            RawFileError: A file of it cannot be read, or is not the one that the plan saw.
+        """
+        recipe = self._recipe
+        prepared = self._prepared(item)
+        image: Any = prepared.image
+        if isinstance(image, bytes):
+            image = OriginalImage(image, prepared.size, prepared.dtype, prepared.orientation)
+        values: dict[str, Any] = {
+            "key": item.key,
+            "image": image,
+            "original_size": np.array(prepared.original_size, np.int32),
+            "transform": prepared.transform,
+        }
+        objects = PlacedObjects({})
+        if item.annotations:
+            objects = place_objects(
+                unpack_annotations(item.annotations),
+                prepared,
+                self._schema.fields,
+                clips_boxes=recipe.clip_boxes,
+            )
+            values.update(objects.values)
+        for name, file in item.masks.items():
+            from packer.masks import place_mask, read_mask
+
+            field = self._schema[name]
+            ids = read_mask(self._file(file), self._mask_colors, field, recipe.pixels_max)
+            fill = field.ignore or 0
+            values[name] = place_mask(ids, prepared.plan, prepared.turn, fill)
+        for name, value in item.values.items():
+            field = self._schema[name]
+            is_list = field.kind in ("label", "array") and field.shape
+            values[name] = np.array(value, field.dtype) if is_list else value
+        return MadeSample(values, objects, prepared.extra_frame_count)
+
+    def _prepared(self, item: RawItem) -> Prepared:
+        if item.member is None:
+            file = RawFile(item.path, item.byte_count, item.mtime_ns)
+            return prepare_image(self._file(file), self._recipe)
+        from packer.containers import Containers
+
+        self._containers = self._containers or Containers(self._root)
+        found = self._containers.read(item)
+        if isinstance(found, bytes):
+            return prepare_image(found, self._recipe)
+        return prepare_pixels(found, self._recipe)
+
+    def _file(self, file: RawFile) -> bytes:
+        return read_raw_file(self._root, file)
