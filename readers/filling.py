@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from readers.collate import collate
+from readers.followers import Followers
 from readers.gather import empty_batch, gather
 from readers.jpeg_window import WindowDecoder, load
 from readers.page_in import page_in
@@ -86,10 +87,14 @@ class BatchReader:
         fields = [schema[name] for name in view.fields]
         worked = None if ops is None else ops.field
         self._image = None if worked is None else schema[worked]
-        rest = [field for field in fields if field.name != worked]
+        self._followers = None if ops is None else Followers(schema, view.fields, ops.plan)
+        self._masks = [] if self._followers is None else self._followers.masks
+        extra = [] if self._followers is None else self._followers.extra
+        rest = [f for f in fields if f.name != worked and f not in self._masks]
         self._scalars = [field for field in rest if field.is_scalar]
         self._fixed = [field for field in rest if field.is_fixed and not field.is_scalar]
-        self._ragged = [field.name for field in rest if not field.is_fixed]
+        self._ragged = [field.name for field in rest if not field.is_fixed] + extra
+        self._ragged += [field.name for field in self._masks]
         self._readers: tuple[SampleReader, RecordReader | None] | None = None
 
     def read(
@@ -117,6 +122,8 @@ class BatchReader:
         sizes += [count * field_bytes(field) for field in self._fixed]
         if self._ops is not None:
             sizes.append(count * int(np.prod(self._ops.plan.shape)) * self._ops.plan.dtype.itemsize)
+            pixel_count = count * int(np.prod(self._ops.plan.size))
+            sizes += [pixel_count * np.dtype(field.dtype).itemsize for field in self._masks]
         pieces = iter(_take_many(take, sizes))
         batch: dict[str, Any] = dict.fromkeys(view.fields)
         for field in self._scalars:
@@ -124,15 +131,16 @@ class BatchReader:
         for field in self._fixed:
             batch[field.name] = self._rows(store, field, starts, next(pieces))
         watch.lap("read")
+        params = None
         if self._ops is not None:
+            params = self._drawn(self._ops, located, positions, epoch)
             batch[self._ops.field] = self._worked(
                 self._ops,
                 store,
-                located,
                 indices,
                 positions,
                 (starts, lengths),
-                epoch,
+                params,
                 next(pieces),
                 watch,
             )
@@ -141,6 +149,15 @@ class BatchReader:
             for name in self._ragged:
                 batch[name] = [sample[name] for sample in samples]
             watch.lap("decode")
+        if self._followers is not None and params is not None:
+            self._followers.move(batch, params)
+            for field in self._masks:
+                batch[field.name] = self._moved_masks(
+                    field, batch[field.name], params, next(pieces)
+                )
+            for name in self._followers.extra:
+                del batch[name]
+            watch.lap("transform")
         return GatheredSamples(
             batch,
             view.result_names,
@@ -202,27 +219,45 @@ class BatchReader:
                 raise self._view.damaged(shard, place, error) from error
         return samples
 
-    def _worked(
-        self,
-        ops: ImageOps,
-        store: StoreReader,
-        located: Located,
-        indices: NDArray[np.int64],
-        positions: NDArray[np.int64],
-        spans: tuple[NDArray[np.int64], NDArray[np.int64]],
-        epoch: int,
-        out: torch.Tensor,
-        watch: Watch,
-    ) -> Any:
-        """The images after operations, each written once into its place."""
-        plan, image = ops.plan, self._image
+    def _drawn(
+        self, ops: ImageOps, located: Located, positions: NDArray[np.int64], epoch: int
+    ) -> Params:
+        """What is done to each image."""
+        image = self._image
         assert image is not None
         heights, widths = (
             located.column(f"{image.name}.{name}") if side is None else side
             for name, side in zip(("height", "width"), image.shape, strict=False)
         )
         # Chances follow the sample, not its place in a split or choice of samples.
-        params = plan.draw(heights, widths, ops.seed, epoch, positions)
+        return ops.plan.draw(heights, widths, ops.seed, epoch, positions)
+
+    def _moved_masks(
+        self, field: Field, masks: list[Any], params: Params, out: torch.Tensor
+    ) -> torch.Tensor:
+        """Masks where their images went, (sample, height, width)."""
+        assert self._ops is not None
+        assert self._followers is not None
+        shape = (len(masks), *self._ops.plan.size)
+        batch = out.view(getattr(torch, field.dtype or "")).view(shape)
+        for row, (ids, place) in enumerate(zip(masks, batch.numpy(), strict=True)):
+            self._followers.mask(ids, params, row, field, place)
+        return batch
+
+    def _worked(
+        self,
+        ops: ImageOps,
+        store: StoreReader,
+        indices: NDArray[np.int64],
+        positions: NDArray[np.int64],
+        spans: tuple[NDArray[np.int64], NDArray[np.int64]],
+        params: Params,
+        out: torch.Tensor,
+        watch: Watch,
+    ) -> Any:
+        """The images after operations, each written once into its place."""
+        plan, image = ops.plan, self._image
+        assert image is not None
         batch = out.view(getattr(torch, plan.dtype.name)).view(len(positions), *plan.shape).numpy()
         if self._has_known_places(store, image):
             self._work_on_mapped(store, image, indices, spans, params, batch, watch)

@@ -306,6 +306,34 @@ class ImagePlan:
             raise ValueError(f"window must be {shape} as params has sample {i}; got {window.shape}")
         self._write(window, row, out)
 
+    def apply_mask(
+        self, ids: NDArray[Any], params: Params, i: int, fill: int, out: NDArray[Any]
+    ) -> None:
+        """Write one sample's mask as its image is written: each pixel is the nearest one's id.
+
+        Args:
+            ids: (height, width) uint8 or int32, of the size that `params` was drawn for.
+            params: From `draw`.
+            i: Place of the sample in `params`.
+            fill: Id of pixels beside the image.
+            out: (height, width) of the result, of the same dtype.
+
+        Raises:
+            ValueError: `ids` or `out` has another shape or dtype.
+        """
+        height, width, top, bottom, left, right = params.rows[i][:6]
+        if ids.shape != (height, width) or out.shape != self.size or ids.dtype != out.dtype:
+            raise ValueError(
+                f"ids must be {(height, width)} and out {self.size}, of one dtype; got {ids.dtype} "
+                f"{ids.shape} and {out.dtype} {out.shape}"
+            )
+        window = ids[top:bottom, left:right]
+        top, bottom, left, right, _, flip = params.rows[i][6:]
+        out.fill(fill)
+        rows = _nearest(window.shape[0], bottom - top)
+        columns = _nearest(window.shape[1], right - left)
+        out[top:bottom, left:right] = window[rows[:, None], columns[::-1] if flip else columns]
+
     def _write(self, window: Pixels, row: list[int], out: Pixels) -> None:
         # OpenCV would not complain: it makes an array of its own, and leaves `out` as it was.
         if out.shape != self.shape or out.dtype != self.dtype or window.dtype != self.dtype:
@@ -334,6 +362,12 @@ class ImagePlan:
             # flipping from one array to another takes half of it.
             cv2.resize(window, (width, height), place, 0, 0, method)
             cv2.flip(place, 1, place)
+
+
+def _nearest(source: int, target: int) -> NDArray[np.int64]:
+    """For each of `target` pixels, which of `source` pixels its middle lies in."""
+    # Whole numbers, so that every machine rounds alike: floor((2 i + 1) source / (2 target)).
+    return (2 * np.arange(target) + 1) * source // (2 * target)
 
 
 def _methods(

@@ -43,7 +43,7 @@ def _show_of(field: Field, image_as: ImageAs) -> Callable[[Any], Any] | None:
     """What turns a field's stored value into the caller's; None when they are the same."""
     if field.kind == "scalar" and field.names is not None:
         return field.names.__getitem__
-    if field.kind != "image" and not field.holds_elements:
+    if field.is_scalar or (field.kind != "image" and not field.holds_elements):
         return None
     if field.kind == "image" and image_as == "pil":
         return pil_image

@@ -442,7 +442,7 @@ def _y_on_flat_edges(
     """The smaller y of the two grid points where each flat edge crosses its column."""
     slope = edges.slope[edge]
     step = _GRID * column + 2 - edges.x[edge] + (slope < 0)
-    # Written out as it is, since the last bit decides ties. Below 0 all y mean row 0.
+    # The original's operations in its order, so that ties round alike. Below 0 all y mean row 0.
     return (edges.y[edge] + slope * step + 0.5).astype(np.int64)
 
 

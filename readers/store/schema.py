@@ -41,6 +41,14 @@ ITEM_DTYPES = (
 )
 """Names of the element types of the format. A per-sample dtype is stored as its position here."""
 
+OBJECT_NAMES = frozenset(
+    (
+        *("boxes", "labels", "masks", "keypoints", "corners"),
+        *("area", "iscrowd", "difficult", "truncated", "attributes"),
+    )
+)
+"""Fields with one entry for each object of an image, where a store has boxes."""
+
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 SIDE_MAX = 2**31 - 1
 """Largest extent of an axis."""

@@ -131,6 +131,21 @@ POLYGONS: dict[str, tuple[Points, bytes, list[str]]] = {
             ".........",
         ],
     ),
+    "a tie on a steep edge to the left": (
+        [(6.2, 2.6), (1.0, 0.6), (0.2, 3.8)],
+        b"42101O",
+        ["....", ".##.", ".###"],
+    ),
+    "a tie on a steep edge that comes from outside": (
+        [(0.6, 2.2), (-0.6, 6.2), (2.0, 2.4)],
+        b"516",
+        ["....", "....", ".#.."],
+    ),
+    "a tie on a steep edge to the right": (
+        [(-1.8, -2.6), (1.2, 5.6), (4.2, 2.6)],
+        b"03110O1N?",
+        ["##......", "###.....", "####....", ".##....."],
+    ),
     "points right of the picture and below": (
         [(2, 2), (30, 2), (30, 30), (2, 30)],
         b":22000",
@@ -309,6 +324,7 @@ def test_runs_of_0_within_are_filled_as_they_stand():
     assert fill(np.array([3, 0, 3, 0]), 3, 2).tolist() == [[0, 0]] * 3
     assert union([runs], 3, 2).tolist() == [1, 3, 2]
     assert area(runs) == 3
+    assert fill(np.array([0, 0]), 0, 4).shape == (0, 4)
 
 
 @given(same_size_masks)

@@ -1,0 +1,188 @@
+"""Fields that follow their image through a loader's operations: boxes, points, outlines, masks.
+
+An object of which nothing is left in the result is dropped, from all fields that have one entry for
+each object alike. `transform` goes on to the result, so predictions still lead back to raw pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from readers.store.affine import as_affine
+from readers.store.polygons import Outline, Polygons, Runs
+from readers.store.schema import OBJECT_NAMES, Field, Schema
+
+if TYPE_CHECKING:
+    # It loads OpenCV, which a dataset without operations has no use for.
+    from readers.image_plan import ImagePlan, Params
+
+
+class Followers:
+    """Which of the fields follow, and how they are moved.
+
+    Args:
+        schema: Of the store.
+        names: Fields of a batch.
+        plan: What is done to the images.
+
+    Attributes:
+        masks: Fields of masks, which become `plan.size`.
+        extra: Fields that have to be read beside `names`: without the boxes nobody could say which
+            labels belong to objects that are left.
+    """
+
+    def __init__(self, schema: Schema, names: Sequence[str], plan: ImagePlan) -> None:
+        self._plan = plan
+        fields = [schema[name] for name in names]
+        self.masks = [field for field in fields if field.kind == "mask"]
+        self._objects = [field for field in fields if field.name in OBJECT_NAMES]
+        self._has_transform = "transform" in names
+        boxes = [field.name for field in schema.fields if field.kind == "boxes"]
+        self._boxes = boxes[0] if boxes and self._objects else None
+        self.extra = [self._boxes] if self._boxes is not None and self._boxes not in names else []
+
+    def move(self, batch: dict[str, Any], params: Params) -> None:
+        """Move the fields of a batch, in place, to where `params` takes its images.
+
+        Args:
+            batch: Field -> values of all samples: lists of tensors or arrays for what has a size of
+                its own, one tensor for the rest. Masks are done by `mask`.
+            params: What is done to each image.
+        """
+        if self._has_transform:
+            self._compose(batch, params)
+        if not self._objects or self._boxes is None:
+            return
+        values = batch[self._boxes]
+        counts = [len(value) for value in values]
+        flat = np.concatenate([np.zeros((0, 4), np.float32), *map(np.asarray, values)])
+        owners = np.repeat(np.arange(len(counts)), counts)
+        affines = params.affines[owners]
+        whole = _moved_boxes(flat, affines)
+        height, width = self._plan.size
+        limits = np.array([width, height, width, height], np.float32)
+        inside = np.clip(whole.astype(np.float32), np.float32(0), limits)
+        kept = (inside[:, 0] < inside[:, 2]) & (inside[:, 1] < inside[:, 3])
+        is_kept = np.split(kept, np.cumsum(counts)[:-1]) if counts else []
+        for field in self._objects:
+            old = batch[field.name]
+            moved = self._field(field, old, inside, whole, affines, is_kept, params)
+            batch[field.name] = moved
+
+    def _compose(self, batch: dict[str, Any], params: Params) -> None:
+        """`transform`: from raw pixels to the stored image, and on to the result."""
+        stored = np.asarray(batch["transform"])
+        first, second = stored.astype(np.float64), params.affines
+        linear = second[:, :, :2] @ first[:, :, :2]
+        offset = second[:, :, :2] @ first[:, :, 2:] + second[:, :, 2:]
+        stored[:] = np.concatenate([linear, offset], axis=2)
+
+    def _field(
+        self,
+        field: Field,
+        old: list[Any],
+        inside: NDArray[np.float32],
+        whole: NDArray[np.float64],
+        affines: NDArray[np.float64],
+        is_kept: list[NDArray[np.bool_]],
+        params: Params,
+    ) -> list[Any]:
+        """One field of objects, after the move, without those that are gone."""
+        if field.kind == "polygons":
+            rows = enumerate(zip(old, is_kept, strict=True))
+            return [
+                _moved_outlines(value, kept, params, row, self._plan) for row, (value, kept) in rows
+            ]
+        if field.kind == "json":
+            return [
+                [entry for entry, stays in zip(value, kept, strict=True) if stays]
+                for value, kept in zip(old, is_kept, strict=True)
+            ]
+        arrays = [np.asarray(value) for value in old]
+        flat = np.concatenate(arrays) if arrays else np.zeros((0,))
+        if field.kind == "boxes":
+            flat = inside
+        elif field.kind == "keypoints":
+            flat = _moved_points(flat, affines)
+        elif field.name == "area":
+            flat = _moved_areas(flat, inside, whole, affines)
+        ends = np.cumsum([len(array) for array in arrays])[:-1]
+        parts = [
+            part[kept]
+            for part, kept in zip(np.split(flat, ends) if arrays else [], is_kept, strict=True)
+        ]
+        if parts and isinstance(old[0], torch.Tensor):
+            return [torch.from_numpy(part) for part in parts]
+        return parts
+
+    def mask(self, ids: Any, params: Params, row: int, field: Field, out: NDArray[Any]) -> None:
+        """Write the mask of one sample where its image goes: ids as they are, never mixed.
+
+        Args:
+            ids: (height, width), the stored mask.
+            params: What is done to each image.
+            row: Place of the sample in `params`.
+            field: Of the mask; what lies beside the image gets its `ignore`, or 0.
+            out: (height, width) of the result.
+        """
+        self._plan.apply_mask(np.asarray(ids), params, row, field.ignore or 0, out)
+
+
+def _moved_boxes(boxes: NDArray[Any], affines: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(box, 4) boxes, each by an affine of its own; none of them turns."""
+    starts = boxes[:, :2] * affines[:, [0, 1], [0, 1]] + affines[:, :, 2]
+    ends = boxes[:, 2:] * affines[:, [0, 1], [0, 1]] + affines[:, :, 2]
+    return np.concatenate([np.minimum(starts, ends), np.maximum(starts, ends)], axis=1)
+
+
+def _moved_points(points: NDArray[Any], affines: NDArray[np.float64]) -> NDArray[Any]:
+    """(object, point, 2 or 3): x and y are moved, but for points that are not marked."""
+    moved = points.copy()
+    scales, offsets = affines[:, [0, 1], [0, 1]], affines[:, :, 2]
+    moved[:, :, :2] = points[:, :, :2] * scales[:, None] + offsets[:, None]
+    if points.shape[2] == 3:
+        moved[(points == 0).all(axis=2)] = 0
+    return moved
+
+
+def _moved_areas(
+    areas: NDArray[Any],
+    inside: NDArray[np.float32],
+    whole: NDArray[np.float64],
+    affines: NDArray[np.float64],
+) -> NDArray[Any]:
+    """Areas in pixels of the result; of what was cut, at most that of the box that is left."""
+    scaled = areas * np.abs(affines[:, 0, 0] * affines[:, 1, 1])
+    left = np.prod(inside[:, 2:].astype(np.float64) - inside[:, :2], axis=1)
+    is_cut = left < np.prod(whole[:, 2:] - whole[:, :2], axis=1) * (1 - 1e-6)
+    return np.where(is_cut, np.minimum(scaled, left), scaled).astype(areas.dtype)
+
+
+def _moved_outlines(
+    value: Polygons, kept: NDArray[np.bool_], params: Params, row: int, plan: ImagePlan
+) -> Polygons:
+    """The outlines of one sample."""
+    affine = as_affine(params.affines[row])
+    outlines: list[Outline] = []
+    for outline, stays in zip(value, kept, strict=True):
+        if not stays:
+            continue
+        if isinstance(outline, Runs):
+            outlines.append(_moved_runs(outline, value, params, row, plan))
+        else:
+            linear, offset = affine[:, :2].T, affine[:, 2]
+            outlines.append(tuple(part @ linear + offset for part in outline))
+    return Polygons(outlines, *plan.size)
+
+
+def _moved_runs(runs: Runs, value: Polygons, params: Params, row: int, plan: ImagePlan) -> Runs:
+    from readers.store.rle import fill, mask_runs
+
+    mask = np.zeros(plan.size, np.uint8)
+    plan.apply_mask(fill(runs.counts, value.height, value.width), params, row, 0, mask)
+    return Runs(mask_runs(mask))
