@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import hashlib
-import json
 import os
 import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from packer.account import make_manifest
 from packer.engines.local import map_tasks
 from packer.engines.worker import NO_SPACE
 from packer.errors import (
@@ -25,22 +22,21 @@ from packer.errors import (
     TargetExistsError,
     TooManyRejectsError,
 )
-from packer.plan import BuildPlan, facts_that_differ, library_versions, make_plan
+from packer.plan import BuildPlan, facts_that_differ, make_plan
 from packer.progress import Progress
 from packer.publish import check_target, publish_folder
 from packer.recipe import Recipe
 from packer.rejects import Rejects, describe_rejects, reject_count_max, write_rejects
+from packer.report import BuildReport, make_report
+from packer.scratch import scratch_folder, spool_folder
 from packer.sources import SourceOptions, scan_source
+from packer.sources.dataset import is_dataset, scan_dataset
 from packer.sources.items import Reject
-from packer.sources.walk import readable_path
-from packer.wording import count_text
 from packer.workspace import TargetLock, TaskPlan, TaskReport, Workspace
-from readers.machine import core_count, local_rank_count, mount_of
+from readers.machine import core_count, local_rank_count
 from readers.store.layout import MANIFEST_NAME, REJECTS_NAME
 from readers.store.manifest import (
-    FormatVersion,
     Manifest,
-    SourceInfo,
     manifest_bytes,
     publish_manifest,
     read_manifest,
@@ -64,95 +60,8 @@ class Step(enum.Enum):
     CLEANED = "the workspace is gone"
 
 
-@dataclass(frozen=True, kw_only=True)
-class BuildReport:
-    """What a build did. `found_count` = `sample_count` + `reject_count` + `ignored_count`.
-
-    Attributes:
-        path: The store.
-        format: Name of the source that read the raw data.
-        found_count: Raw items and other files met.
-        sample_count: Samples stored.
-        reject_count: Raw items not packed; the store's `rejects.jsonl` names each.
-        ignored_count: Files that are no raw items.
-        ignored: The same by reason.
-        annotations: Annotations `found`, `stored` and `rejected`; empty where there are none.
-        bytes: Size of all shards.
-        shard_count: How many shards there are.
-        kept_shard_count: Shards that an interrupted run of the same build had finished.
-        seconds: Wall time.
-        images_per_s: Raw items done for each second of it, kept shards apart.
-        worker_count: Build workers.
-        classes: Class name -> samples.
-        splits: Split name -> samples.
-        content_sha256: Digest over the digests of all shards, in hex.
-        notes: What was seen, chosen or odd, a line each.
-    """
-
-    path: str
-    format: str
-    found_count: int
-    sample_count: int
-    reject_count: int
-    ignored_count: int
-    ignored: dict[str, int]
-    annotations: dict[str, int]
-    bytes: int
-    shard_count: int
-    kept_shard_count: int
-    seconds: float
-    images_per_s: float
-    worker_count: int
-    classes: dict[str, int]
-    splits: dict[str, int]
-    content_sha256: str
-    notes: list[str] = field(default_factory=list)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The report by name, as `--json` prints it."""
-        return asdict(self)
-
-    def summary(self) -> str:
-        """What people want to see after hours of work."""
-        lines = [
-            *self.notes,
-            f"{self.path}: {count_text(self.sample_count, 'sample')}, {self.bytes:,} bytes in "
-            f"{count_text(self.shard_count, 'shard')}",
-            f"found {self.found_count:,} = {self.sample_count:,} stored + {self.reject_count:,} "
-            f"rejected + {self.ignored_count:,} ignored",
-        ]
-        lines += [f"  ignored: {count:,} {reason}" for reason, count in self.ignored.items()]
-        if self.annotations:
-            lines.append(
-                f"annotations: found {self.annotations['found']:,} = "
-                f"{self.annotations['stored']:,} stored + {self.annotations['rejected']:,} rejected"
-            )
-        if self.reject_count or self.annotations.get("rejected"):
-            lines.append(f"  rejected: named in {self.path}/{REJECTS_NAME}")
-        if self.splits:
-            counts = ", ".join(f"{name} {count:,}" for name, count in self.splits.items())
-            lines.append(f"splits: {counts}")
-        if self.classes:
-            names = [f"{name} {count:,}" for name, count in self.classes.items()]
-            more = f", and {len(names) - 10:,} more" if len(names) > 10 else ""
-            lines.append(f"{count_text(len(names), 'class')}: {', '.join(names[:10])}{more}")
-        kept = count_text(self.kept_shard_count, "shard")
-        kept = f", {kept} kept" if self.kept_shard_count else ""
-        lines += [
-            f"{self.seconds:.1f} s, {self.images_per_s:,.0f} images/s with {self.worker_count} "
-            f"build workers{kept}",
-            f"content {self.content_sha256}",
-            "",
-            "from readers import LMDBDataset, make_loader",
-            f"dataset = LMDBDataset({self.path!r}"
-            + (", returns=('image', 'label'))" if self.classes else ")"),
-            "loader = make_loader(dataset, batch_size=64, train=True)",
-        ]
-        return "\n".join(lines)
-
-
 def build(
-    raw: str | Path,
+    raw: str | Path | Any,
     out: str | Path,
     recipe: Recipe | None = None,
     *,
@@ -165,13 +74,14 @@ def build(
     shows_progress: bool = False,
     on_step: Callable[[Step], None] = lambda step: None,
 ) -> BuildReport:
-    """Compile the images under `raw` into a store at `out`.
+    """Compile the images under `raw`, and their annotations, into a store at `out`.
 
     Interrupted at any moment, the same call goes on where it stopped. Nothing exists at `out`
     until the store is whole.
 
     Args:
-        raw: Folder of images, or a list of them; see `packer.sources`.
+        raw: Folder of images and annotations, or a file that names them, see `packer.sources`; or a
+            map-style torch Dataset, see `packer.sources.dataset`.
         out: Where the store is to be.
         recipe: The settings that decide its bytes. None means the defaults.
         source: How to read `raw`. None detects it.
@@ -201,8 +111,9 @@ def build(
         WorkerError: A build worker died.
     """
     started = time.monotonic()
-    raw, out = Path(raw), Path(os.path.abspath(out))
+    out = Path(os.path.abspath(out))
     recipe = recipe or Recipe()
+    source = source or SourceOptions()
     if on_error not in ("reject", "fail"):
         raise ValueError(f"on_error must be 'reject' or 'fail'; got {on_error!r}")
     if worker_count is not None and worker_count < 1:
@@ -210,21 +121,62 @@ def build(
     reject_count_max(rejects_max, 0)
     workers = worker_count or max(1, core_count() // local_rank_count())
     workspace = Workspace.of(out)
-    _check_apart(raw, out)
     was_there = os.path.lexists(out)
-    if not workspace.folder.exists():
-        check_target(out, overwrite=overwrite)
-    scan = scan_source(raw, source or SourceOptions())
-    if on_error == "fail":
-        _stop_at([*scan.rejects, *scan.annotation_rejects])
-    plan = make_plan(scan, recipe)
+    with contextlib.ExitStack() as stack:
+        if is_dataset(raw):
+            if not workspace.folder.exists():
+                check_target(out, overwrite=overwrite)
+            spool = stack.enter_context(spool_folder(workspace, scratch))
+            scan = scan_dataset(raw, spool, source)
+        else:
+            _check_apart(Path(raw), out)
+            if not workspace.folder.exists():
+                check_target(out, overwrite=overwrite)
+            scan = scan_source(Path(raw), source)
+        if on_error == "fail":
+            _stop_at([*scan.rejects, *scan.annotation_rejects])
+        manifest, kept, done = _carry_out(
+            make_plan(scan, recipe),
+            workspace,
+            out,
+            workers,
+            scratch=scratch,
+            on_error=on_error,
+            rejects_max=rejects_max,
+            overwrite=overwrite,
+            was_there=was_there,
+            shows_progress=shows_progress,
+            on_step=on_step,
+        )
+    return make_report(out, manifest, started, workers, kept=kept, done=done)
+
+
+def _carry_out(
+    plan: BuildPlan,
+    workspace: Workspace,
+    out: Path,
+    workers: int,
+    *,
+    scratch: str | Path | None,
+    on_error: OnError,
+    rejects_max: str | int,
+    overwrite: bool,
+    was_there: bool,
+    shows_progress: bool,
+    on_step: Callable[[Step], None],
+) -> tuple[Manifest, int, int]:
+    """Make the shards of a plan and publish them; see `build`.
+
+    Returns:
+        The manifest, how many shards were there already, and how many items were worked on.
+    """
     with TargetLock(workspace, out), _no_space_named(out, plan):
         try:
             if _is_published(workspace, out, plan):
                 # Killed between the last two steps: all that is left is to clean up.
                 manifest = read_manifest(out)
                 workspace.remove()
-                return _report(out, manifest, started, workers, kept=len(manifest.shards), done=0)
+                return manifest, len(manifest.shards), 0
             if not (was_there or overwrite) and os.path.lexists(out):
                 raise TargetExistsError(
                     f"{out}: another build was running here, and has just finished this store. "
@@ -242,9 +194,9 @@ def build(
         numbers = [n for n in range(len(plan.cuts)) if n not in kept]
         done = sum(end - first for n, (first, end) in enumerate(plan.cuts) if n not in kept)
         with (
-            _scratch(workspace, scratch) as scratch_folder,
+            scratch_folder(workspace, scratch) as folder,
             Progress(
-                total=len(scan.items), done=len(scan.items) - done, shows=shows_progress
+                total=len(plan.scan.items), done=len(plan.scan.items) - done, shows=shows_progress
             ) as bar,
         ):
 
@@ -254,18 +206,18 @@ def build(
                     on_step(Step.SHARD_FINISHED)
 
             if numbers:
-                map_tasks(workspace, numbers, scratch_folder, workers, on_progress)
+                map_tasks(workspace, numbers, folder, workers, on_progress)
         on_step(Step.SHARDS_FINISHED)
         reports = _reports(workspace, plan)
         rejects = Rejects(
-            items=[*scan.rejects, *(r for report in reports for r in report.rejects)],
+            items=[*plan.scan.rejects, *(r for report in reports for r in report.rejects)],
             annotations=[
-                *scan.annotation_rejects,
+                *plan.scan.annotation_rejects,
                 *(r for report in reports for r in report.annotation_rejects),
             ],
         )
         _check_rejects(rejects, plan, reports, workspace, out, on_error, rejects_max)
-        manifest = _manifest(plan, reports, rejects)
+        manifest = make_manifest(plan, reports, rejects)
         write_rejects(workspace.store / REJECTS_NAME, rejects)
         write_synced(workspace.folder / MANIFEST_NAME, manifest_bytes(manifest))
         publish_manifest(workspace.store, manifest)
@@ -274,7 +226,7 @@ def build(
         on_step(Step.PUBLISHED)
         workspace.remove()
         on_step(Step.CLEANED)
-    return _report(out, manifest, started, workers, kept=len(kept), done=done)
+    return manifest, len(kept), done
 
 
 def _check_apart(raw: Path, out: Path) -> None:
@@ -382,29 +334,6 @@ def _check_space(out: Path, plan: BuildPlan) -> None:
         )
 
 
-@contextlib.contextmanager
-def _scratch(workspace: Workspace, scratch: str | Path | None) -> Iterator[Path]:
-    """The folder in which shards are written: it must carry a live LMDB file."""
-    if scratch is not None:
-        base = Path(scratch)
-        if not base.is_dir():
-            raise BuildError(f"--scratch {base}: no such folder. Give one on a local disk.")
-    elif not mount_of(workspace.folder).is_network:
-        yield workspace.scratch
-        return
-    else:
-        base = Path(tempfile.gettempdir())
-    # Named after the target, so that a second run finds and clears what a killed one left.
-    name = hashlib.sha256(os.fsencode(workspace.folder)).hexdigest()[:16]
-    folder = base / f"packer-{name}"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def _reports(workspace: Workspace, plan: BuildPlan) -> list[TaskReport]:
     reports = [workspace.read_report(number) for number in range(len(plan.cuts))]
     assert None not in reports
@@ -459,105 +388,3 @@ def _check_annotations(
         "Nothing was published. Their format is another one than it seemed, or they belong to "
         "other pictures."
     )
-
-
-def _manifest(plan: BuildPlan, reports: list[TaskReport], rejects: Rejects) -> Manifest:
-    scan = plan.scan
-    labels, splits = _sum(r.label_counts for r in reports), _sum(r.split_counts for r in reports)
-    shards = tuple(report.shard for report in reports if report.shard is not None)
-    statistics: dict[str, Any] = {}
-    if scan.classes:
-        statistics["class_counts"] = [labels.get(n, 0) for n in range(len(scan.classes))]
-    return Manifest(
-        format=FormatVersion(),
-        schema=plan.schema,
-        classes=scan.classes,
-        splits={name: splits.get(n, 0) for n, name in enumerate(scan.splits)},
-        sample_count=sum(shard.sample_count for shard in shards),
-        shards=shards,
-        recipe=plan.recipe.as_dict(),
-        source=SourceInfo(
-            format=scan.format,
-            sha256=plan.source_sha256,
-            found_count=len(scan.items) + len(scan.rejects) + scan.ignored.total,
-            reject_count=len(rejects.items),
-            ignored=scan.ignored.counts,
-            notes=(*scan.notes, *_frame_notes(reports), *_overhang_notes(reports)),
-            annotations=_annotation_counts(reports, rejects),
-            choices=scan.choices,
-        ),
-        statistics=statistics,
-        versions=library_versions(),
-    )
-
-
-def _sum(counts: Iterable[dict[int, int]]) -> dict[int, int]:
-    total: dict[int, int] = {}
-    for part in counts:
-        for key, count in part.items():
-            total[key] = total.get(key, 0) + count
-    return total
-
-
-def _annotation_counts(reports: list[TaskReport], rejects: Rejects) -> dict[str, int]:
-    """Annotations found, stored and rejected, those of rejected items among the latter."""
-    stored = sum(report.object_count for report in reports)
-    rejected = len(rejects.annotations) + sum(report.lost_object_count for report in reports)
-    if not stored + rejected:
-        return {}
-    return {"found": stored + rejected, "stored": stored, "rejected": rejected}
-
-
-def _overhang_notes(reports: list[TaskReport]) -> tuple[str, ...]:
-    """One line about boxes that were kept as they are."""
-    count = sum(report.overhang_count for report in reports)
-    if not count:
-        return ()
-    return (f"{count_text(count, 'box')} over the edge of the picture; --clip-boxes cuts them off",)
-
-
-def _frame_notes(reports: list[TaskReport]) -> tuple[str, ...]:
-    """One line about pictures behind the first of their file."""
-    frames = {path: n for report in reports for path, n in report.extra_frame_counts.items()}
-    if not frames:
-        return ()
-    names = ", ".join(f"{readable_path(path)} ({n})" for path, n in list(frames.items())[:5])
-    more = ", ..." if len(frames) > 5 else ""
-    return (
-        f"{len(frames):,} files hold more than one picture; the first of each is stored, "
-        f"{sum(frames.values()):,} further ones are not: {names}{more}",
-    )
-
-
-def _report(
-    out: Path, manifest: Manifest, started: float, workers: int, *, kept: int, done: int
-) -> BuildReport:
-    seconds = time.monotonic() - started
-    return BuildReport(
-        path=str(out),
-        format=manifest.source.format,
-        found_count=manifest.source.found_count,
-        sample_count=manifest.sample_count,
-        reject_count=manifest.source.reject_count,
-        ignored_count=sum(manifest.source.ignored.values()),
-        ignored=manifest.source.ignored,
-        annotations=manifest.source.annotations,
-        bytes=sum(shard.bytes for shard in manifest.shards),
-        shard_count=len(manifest.shards),
-        kept_shard_count=kept,
-        seconds=seconds,
-        images_per_s=done / seconds,
-        worker_count=workers,
-        classes=dict(
-            zip(manifest.classes, manifest.statistics.get("class_counts", ()), strict=False)
-        ),
-        splits=manifest.splits,
-        content_sha256=content_sha256(manifest),
-        notes=list(manifest.source.notes),
-    )
-
-
-def content_sha256(manifest: Manifest) -> str:
-    """Digest over the digests of all shards, in hex: equal for equal stores, wherever they are."""
-    digests = json.dumps([shard.sha256 for shard in manifest.shards])
-    return hashlib.sha256(digests.encode()).hexdigest()

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from packer.build import content_sha256
+from packer.report import content_sha256
 from packer.wording import count_text
 from readers.store.manifest import Manifest, read_manifest
 from readers.store.schema import Field

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from packer.build import content_sha256
+from packer.report import content_sha256
 from packer.info import describe, info
 from readers.store.errors import StoreNotFoundError
 from readers.store.manifest import read_manifest

@@ -1,0 +1,88 @@
+"""The account of a build, as the manifest keeps it: found = stored + rejected + ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from packer.plan import BuildPlan, library_versions
+from packer.rejects import Rejects
+from packer.sources.walk import readable_path
+from packer.wording import count_text
+from packer.workspace import TaskReport
+from readers.store.manifest import FormatVersion, Manifest, SourceInfo
+
+
+def make_manifest(plan: BuildPlan, reports: Sequence[TaskReport], rejects: Rejects) -> Manifest:
+    """The manifest of a store whose shards are all there.
+
+    Args:
+        plan: Of the build.
+        reports: One for each shard of the plan.
+        rejects: All that was not packed.
+    """
+    scan = plan.scan
+    labels, splits = _sum(r.label_counts for r in reports), _sum(r.split_counts for r in reports)
+    shards = tuple(report.shard for report in reports if report.shard is not None)
+    statistics: dict[str, Any] = {}
+    if scan.classes:
+        statistics["class_counts"] = [labels.get(n, 0) for n in range(len(scan.classes))]
+    return Manifest(
+        format=FormatVersion(),
+        schema=plan.schema,
+        classes=scan.classes,
+        splits={name: splits.get(n, 0) for n, name in enumerate(scan.splits)},
+        sample_count=sum(shard.sample_count for shard in shards),
+        shards=shards,
+        recipe=plan.recipe.as_dict(),
+        source=SourceInfo(
+            format=scan.format,
+            sha256=plan.source_sha256,
+            found_count=len(scan.items) + len(scan.rejects) + scan.ignored.total,
+            reject_count=len(rejects.items),
+            ignored=scan.ignored.counts,
+            notes=(*scan.notes, *_frame_notes(reports), *_overhang_notes(reports)),
+            annotations=_annotation_counts(reports, rejects),
+            choices=scan.choices,
+        ),
+        statistics=statistics,
+        versions=library_versions(),
+    )
+
+
+def _sum(counts: Iterable[dict[int, int]]) -> dict[int, int]:
+    total: dict[int, int] = {}
+    for part in counts:
+        for key, count in part.items():
+            total[key] = total.get(key, 0) + count
+    return total
+
+
+def _annotation_counts(reports: Sequence[TaskReport], rejects: Rejects) -> dict[str, int]:
+    """Annotations found, stored and rejected, those of rejected items among the latter."""
+    stored = sum(report.object_count for report in reports)
+    rejected = len(rejects.annotations) + sum(report.lost_object_count for report in reports)
+    if not stored + rejected:
+        return {}
+    return {"found": stored + rejected, "stored": stored, "rejected": rejected}
+
+
+def _overhang_notes(reports: Sequence[TaskReport]) -> tuple[str, ...]:
+    """One line about boxes that were kept as they are."""
+    count = sum(report.overhang_count for report in reports)
+    if not count:
+        return ()
+    return (f"{count_text(count, 'box')} over the edge of the picture; --clip-boxes cuts them off",)
+
+
+def _frame_notes(reports: Sequence[TaskReport]) -> tuple[str, ...]:
+    """One line about pictures behind the first of their file."""
+    frames = {path: n for report in reports for path, n in report.extra_frame_counts.items()}
+    if not frames:
+        return ()
+    names = ", ".join(f"{readable_path(path)} ({n})" for path, n in list(frames.items())[:5])
+    more = ", ..." if len(frames) > 5 else ""
+    return (
+        f"{len(frames):,} files hold more than one picture; the first of each is stored, "
+        f"{sum(frames.values()):,} further ones are not: {names}{more}",
+    )

@@ -1,0 +1,145 @@
+"""What a build did, for people and for programs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from packer.wording import count_text
+from readers.store.layout import REJECTS_NAME
+from readers.store.manifest import Manifest
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildReport:
+    """What a build did. `found_count` = `sample_count` + `reject_count` + `ignored_count`.
+
+    Attributes:
+        path: The store.
+        format: Name of the source that read the raw data.
+        found_count: Raw items and other files met.
+        sample_count: Samples stored.
+        reject_count: Raw items not packed; the store's `rejects.jsonl` names each.
+        ignored_count: Files that are no raw items.
+        ignored: The same by reason.
+        annotations: Annotations `found`, `stored` and `rejected`; empty where there are none.
+        bytes: Size of all shards.
+        shard_count: How many shards there are.
+        kept_shard_count: Shards that an interrupted run of the same build had finished.
+        seconds: Wall time.
+        images_per_s: Raw items done for each second of it, kept shards apart.
+        worker_count: Build workers.
+        classes: Class name -> samples.
+        splits: Split name -> samples.
+        content_sha256: Digest over the digests of all shards, in hex.
+        notes: What was seen, chosen or odd, a line each.
+    """
+
+    path: str
+    format: str
+    found_count: int
+    sample_count: int
+    reject_count: int
+    ignored_count: int
+    ignored: dict[str, int]
+    annotations: dict[str, int]
+    bytes: int
+    shard_count: int
+    kept_shard_count: int
+    seconds: float
+    images_per_s: float
+    worker_count: int
+    classes: dict[str, int]
+    splits: dict[str, int]
+    content_sha256: str
+    notes: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report by name, as `--json` prints it."""
+        return asdict(self)
+
+    def summary(self) -> str:
+        """What people want to see after hours of work."""
+        lines = [
+            *self.notes,
+            f"{self.path}: {count_text(self.sample_count, 'sample')}, {self.bytes:,} bytes in "
+            f"{count_text(self.shard_count, 'shard')}",
+            f"found {self.found_count:,} = {self.sample_count:,} stored + {self.reject_count:,} "
+            f"rejected + {self.ignored_count:,} ignored",
+        ]
+        lines += [f"  ignored: {count:,} {reason}" for reason, count in self.ignored.items()]
+        if self.annotations:
+            lines.append(
+                f"annotations: found {self.annotations['found']:,} = "
+                f"{self.annotations['stored']:,} stored + {self.annotations['rejected']:,} rejected"
+            )
+        if self.reject_count or self.annotations.get("rejected"):
+            lines.append(f"  rejected: named in {self.path}/{REJECTS_NAME}")
+        if self.splits:
+            counts = ", ".join(f"{name} {count:,}" for name, count in self.splits.items())
+            lines.append(f"splits: {counts}")
+        if self.classes:
+            names = [f"{name} {count:,}" for name, count in self.classes.items()]
+            more = f", and {len(names) - 10:,} more" if len(names) > 10 else ""
+            lines.append(f"{count_text(len(names), 'class')}: {', '.join(names[:10])}{more}")
+        kept = count_text(self.kept_shard_count, "shard")
+        kept = f", {kept} kept" if self.kept_shard_count else ""
+        lines += [
+            f"{self.seconds:.1f} s, {self.images_per_s:,.0f} images/s with {self.worker_count} "
+            f"build workers{kept}",
+            f"content {self.content_sha256}",
+            "",
+            "from readers import LMDBDataset, make_loader",
+            f"dataset = LMDBDataset({self.path!r}"
+            + (", returns=('image', 'label'))" if self.classes else ")"),
+            "loader = make_loader(dataset, batch_size=64, train=True)",
+        ]
+        return "\n".join(lines)
+
+
+def make_report(
+    out: Path, manifest: Manifest, started: float, workers: int, *, kept: int, done: int
+) -> BuildReport:
+    """The report of a store that was just published.
+
+    Args:
+        out: The store.
+        manifest: Its manifest.
+        started: `time.monotonic()` at the start of the build.
+        workers: Build workers.
+        kept: Shards that an interrupted run had finished.
+        done: Raw items that this run worked on.
+    """
+    seconds = time.monotonic() - started
+    return BuildReport(
+        path=str(out),
+        format=manifest.source.format,
+        found_count=manifest.source.found_count,
+        sample_count=manifest.sample_count,
+        reject_count=manifest.source.reject_count,
+        ignored_count=sum(manifest.source.ignored.values()),
+        ignored=manifest.source.ignored,
+        annotations=manifest.source.annotations,
+        bytes=sum(shard.bytes for shard in manifest.shards),
+        shard_count=len(manifest.shards),
+        kept_shard_count=kept,
+        seconds=seconds,
+        images_per_s=done / seconds,
+        worker_count=workers,
+        classes=dict(
+            zip(manifest.classes, manifest.statistics.get("class_counts", ()), strict=False)
+        ),
+        splits=manifest.splits,
+        content_sha256=content_sha256(manifest),
+        notes=list(manifest.source.notes),
+    )
+
+
+def content_sha256(manifest: Manifest) -> str:
+    """Digest over the digests of all shards, in hex: equal for equal stores, wherever they are."""
+    digests = json.dumps([shard.sha256 for shard in manifest.shards])
+    return hashlib.sha256(digests.encode()).hexdigest()

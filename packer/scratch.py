@@ -1,0 +1,72 @@
+"""Folders that a build needs while it runs, and leaves nothing of.
+
+They are named after the target, so that a second run finds and clears what a killed one left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from packer.errors import BuildError
+from packer.workspace import Workspace
+from readers.machine import mount_of
+
+
+@contextlib.contextmanager
+def scratch_folder(workspace: Workspace, scratch: str | Path | None) -> Iterator[Path]:
+    """The folder in which shards are written: it must carry a live LMDB file.
+
+    Args:
+        workspace: Of the build.
+        scratch: Folder that the user gave for it. None takes the workspace's own, or the system's
+            temporary folder when that is on a network file system.
+
+    Raises:
+        BuildError: `scratch` is no folder.
+    """
+    if scratch is None and not mount_of(workspace.folder).is_network:
+        yield workspace.scratch
+        return
+    with _cleared(_base(scratch) / f"packer-{_digest(workspace)}") as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def spool_folder(workspace: Workspace, scratch: str | Path | None) -> Iterator[Path]:
+    """The folder of images that have no file of their own; see `scratch_folder`."""
+    beside = workspace.folder.parent
+    if scratch is None and beside.is_dir() and not mount_of(beside).is_network:
+        base = beside
+    else:
+        base = _base(scratch)
+    with _cleared(base / f".packer-{_digest(workspace)}.spool") as folder:
+        yield folder
+
+
+def _base(scratch: str | Path | None) -> Path:
+    if scratch is None:
+        return Path(tempfile.gettempdir())
+    base = Path(scratch)
+    if not base.is_dir():
+        raise BuildError(f"--scratch {base}: no such folder. Give one on a local disk.")
+    return base
+
+
+def _digest(workspace: Workspace) -> str:
+    return hashlib.sha256(os.fsencode(workspace.folder)).hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def _cleared(folder: Path) -> Iterator[Path]:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
