@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packer.geometry import orientation_affine
+from packer.masks import place_mask
 from packer.prepare import Prepared
 from packer.sources.annotations import Annotations, RawObject
 from readers.store.affine import Affine, compose, map_boxes, map_points
@@ -294,7 +295,6 @@ def _moved(points: NDArray[np.float64], affine: Affine) -> NDArray[np.float64]:
 
 
 def _placed_runs(data: bytes, frame: _Frame, prepared: Prepared) -> Runs:
-    from packer.masks import place_mask
     from readers.store.rle import fill, mask_runs
 
     runs = np.frombuffer(data, "<u4").astype(np.uint32)

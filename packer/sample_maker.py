@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from packer.containers import Containers
+from packer.masks import place_mask, read_mask
 from packer.objects import PlacedObjects, place_objects
 from packer.prepare import Prepared, prepare_image, prepare_pixels
 from packer.raw_files import read_raw_file
@@ -46,14 +48,13 @@ class SampleMaker:
         self._schema = schema
         self._recipe = recipe
         self._mask_colors = mask_colors
-        self._containers: Any = None
+        self._containers = Containers(root)
 
     def __enter__(self) -> SampleMaker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._containers is not None:
-            self._containers.close()
+        self._containers.close()
 
     def make(self, item: RawItem) -> MadeSample:
         """The sample of one item.
@@ -83,8 +84,6 @@ class SampleMaker:
             )
             values.update(objects.values)
         for name, file in item.masks.items():
-            from packer.masks import place_mask, read_mask
-
             field = self._schema[name]
             ids = read_mask(self._file(file), self._mask_colors, field, recipe.pixels_max)
             fill = field.ignore or 0
@@ -99,9 +98,6 @@ class SampleMaker:
         if item.member is None:
             file = RawFile(item.path, item.byte_count, item.mtime_ns)
             return prepare_image(self._file(file), self._recipe)
-        from packer.containers import Containers
-
-        self._containers = self._containers or Containers(self._root)
         found = self._containers.read(item)
         if isinstance(found, bytes):
             return prepare_image(found, self._recipe)

@@ -1,0 +1,83 @@
+"""What a container is: a file that holds many images, open for the time of one shard task."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from packer.sources.items import RawItem
+from readers.store.errors import ImageError
+
+CHANGED = "the file changed while the build ran; run the build again when it is at rest"
+
+
+class Container(Protocol):
+    """One file of many images.
+
+    Items of a shard come in the order in which they lie in the file, so that a container that
+    cannot jump reads forward once. It goes back by starting over.
+    """
+
+    def read(self, item: RawItem) -> bytes | NDArray[np.uint8]:
+        """The bytes of an image file, or the pixels (height, width, channel) of a bare image.
+
+        Raises:
+            ImageError: The image is damaged, or the file is not the one that the scan saw. The
+                text is the reason alone.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give back the file."""
+        ...
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open the file of a container.
+
+    Raises:
+        ImageError: It cannot be opened.
+    """
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise ImageError(f"cannot be read: {error.strerror}") from error
+
+
+def check_unchanged(file: BinaryIO, item: RawItem) -> None:
+    """Make sure that a file is the one that the scan saw.
+
+    Raises:
+        ImageError: Its size or the time of its last change is another.
+    """
+    assert item.member is not None
+    status = os.fstat(file.fileno())
+    if (status.st_size, status.st_mtime_ns) != (item.member.file_byte_count, item.mtime_ns):
+        raise ImageError(CHANGED)
+
+
+def read_at(file: BinaryIO, position: int, byte_count: int) -> bytes:
+    """Bytes from a place of a file.
+
+    Raises:
+        ImageError: The file ends before, or cannot be read.
+    """
+    data = b""
+    try:
+        while len(data) < byte_count:
+            more = os.pread(file.fileno(), byte_count - len(data), position + len(data))
+            if not more:
+                break
+            data = data + more if data else more
+    except (OSError, OverflowError) as error:
+        raise ImageError(f"cannot be read: {error}") from error
+    if len(data) < byte_count:
+        raise ImageError(
+            f"the file ends {len(data):,} bytes after byte {position:,}, where {byte_count:,} "
+            "bytes of this image should be"
+        )
+    return data
