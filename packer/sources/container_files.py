@@ -1,0 +1,122 @@
+"""Files that hold many images: found under a raw path, with an account of what lies beside them."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from packer.errors import SourceError
+from packer.sources.items import Ignored, RawFile, Reject
+from packer.sources.walk import NOT_A_PICTURE, Picture, readable_path, walk
+from packer.wording import names_text
+from readers.store.splits import canonical_split
+
+BESIDE = "picture beside the files that hold pictures, not in one"
+
+MEMBER_BYTES_MAX = 2**30
+"""No picture file is larger. What claims to be would fill the memory when it is read."""
+
+
+@dataclass
+class ContainerFiles:
+    """The files of a raw path that a source asked for, and all others.
+
+    Attributes:
+        root: Folder that their paths are relative to.
+        files: Sorted by path.
+        pictures: Picture files beside them.
+        rejects: Files and folders that cannot be read.
+        ignored: Files of no use.
+    """
+
+    root: Path
+    files: list[RawFile] = field(default_factory=list)
+    pictures: list[Picture] = field(default_factory=list)
+    rejects: list[Reject] = field(default_factory=list)
+    ignored: Ignored = field(default_factory=Ignored)
+
+    def full_path(self, path: bytes) -> Path:
+        """Path of one of the files as it can be opened."""
+        return self.root / os.fsdecode(path)
+
+    def ignore_pictures(self, used: Iterable[bytes] = ()) -> None:
+        """Count the pictures beside the files that are not among the paths used."""
+        taken = set(used)
+        for picture in self.pictures:
+            if picture.path not in taken:
+                self.ignored.add(BESIDE, readable_path(picture.path))
+
+
+def find_container_files(raw: Path, accepts: Callable[[bytes], bool]) -> ContainerFiles:
+    """The files under a folder whose path is accepted, or the one file that `raw` is.
+
+    Args:
+        raw: Folder or file.
+        accepts: Whether the source reads a file of this path, which is relative to the folder.
+
+    Raises:
+        SourceError: The folder cannot be listed or the file cannot be read.
+    """
+    if raw.is_file():
+        found = ContainerFiles(raw.parent)
+        _add(found, os.fsencode(raw.name))
+        if found.rejects:
+            raise SourceError(f"{found.rejects[0].path}: {found.rejects[0].reason}.")
+        return found
+    # Every file that is no picture is listed: some formats give their files no extension.
+    tree = walk(raw, (b"",))
+    found = ContainerFiles(raw, rejects=tree.rejects, ignored=tree.ignored)
+    for folder in tree.folders.values():
+        found.pictures += folder.pictures
+        for path in folder.annotation_files:
+            if accepts(path):
+                _add(found, path)
+            else:
+                found.ignored.add(NOT_A_PICTURE, readable_path(path))
+    found.files.sort(key=lambda file: file.path)
+    found.pictures.sort()
+    return found
+
+
+def _add(found: ContainerFiles, path: bytes) -> None:
+    try:
+        status = os.stat(found.full_path(path))
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror}"
+        found.rejects.append(Reject(key=path, path=readable_path(path), reason=reason))
+        return
+    if stat.S_ISREG(status.st_mode):
+        found.files.append(RawFile(path, status.st_size, status.st_mtime_ns))
+
+
+def split_of_path(path: bytes) -> str | None:
+    """The split that a file's name or one of its folders speaks of, as written, or None.
+
+    Names outweigh folders. A name that speaks of two (`test-train.tar`) speaks of none.
+    """
+    for part in reversed(path.split(b"/")):
+        words: list[str] = re.findall(r"[^\W\d_]+[0-9]*", part.decode("utf-8", "replace"))
+        named = [word for word in words if canonical_split(word)]
+        plain = [word.rstrip("0123456789") for word in words]
+        named += [word for word in plain if canonical_split(word) and not named]
+        if len(set(named)) == 1:
+            return named[0]
+        if named:
+            return None
+    return None
+
+
+def splits_of_paths(paths: Iterable[bytes]) -> tuple[dict[bytes, str], list[str]]:
+    """The split of each path, where every one speaks of a split; and a note where only some do."""
+    found = {path: split_of_path(path) for path in paths}
+    splits = {path: split for path, split in found.items() if split is not None}
+    if len(splits) == len(found):
+        return splits, []
+    if splits:
+        without = [readable_path(path) for path in found if path not in splits]
+        return {}, [f"no splits: some files are named after one, but not {names_text(without)}"]
+    return {}, []

@@ -1,0 +1,289 @@
+"""IDX files, as of MNIST: `train-images-idx3-ubyte` and `train-labels-idx1-ubyte`, .gz or not.
+
+bytes   images                     labels
+0..4    0, 0, 8 (uint8), 3 axes    0, 0, 8 (uint8), 1 axis
+4..8    count, big-endian          count
+8..12   height                     labels, one byte each
+12..16  width
+16..    pixels, row by row
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import struct
+import zlib
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from packer.errors import SourceError
+from packer.sources.class_names import ClassNames
+from packer.sources.container_files import (
+    MEMBER_BYTES_MAX,
+    ContainerFiles,
+    find_container_files,
+    split_of_path,
+)
+from packer.sources.items import Member, RawFile, RawItem, Reject, Scan
+from packer.sources.source import SourceOptions
+from packer.sources.splits import ordered_splits, split_field
+from packer.sources.walk import readable_path
+from packer.wording import names_text
+from readers.store.schema import Field
+
+name = "idx"
+
+IMAGES_HEADER_BYTES = 16
+_LABELS_HEADER_BYTES = 8
+_NAME = re.compile(rb"idx\d[-_.]?ubyte(\.gz)?$|-ubyte(\.gz)?$", re.IGNORECASE)
+_IMAGES = re.compile(rb"^(.*)images([-_.])idx3(.*)$", re.IGNORECASE)
+_GZIP_RATIO_MAX = 1032
+"""How many bytes deflate can make of one, at most: a header that promises more lies."""
+
+
+class IdxHeader(NamedTuple):
+    """Extents of a file of images."""
+
+    image_count: int
+    height: int
+    width: int
+
+
+def scan(raw: Path, options: SourceOptions) -> Scan:
+    """Images and labels of IDX files, in the order of the files' paths and of the images.
+
+    Keys are the file's path without .gz and the number of the image, such as
+    `train-images-idx3-ubyte/00017`. `t10k` in a name means the split test.
+
+    Args:
+        raw: The folder, or one file of images with its labels beside it.
+        options: `classes` names the labels. None calls them "0", "1", ...
+
+    Raises:
+        SourceError: There is no file of images.
+    """
+    found = find_container_files(raw, lambda path: _NAME.search(path) is not None)
+    found.ignore_pictures()
+    if raw.is_file():
+        _add_labels_beside(raw, found)
+    by_path = _without_copies(found)
+    image_paths = [path for path in by_path if _IMAGES.match(_base(path))]
+    if not image_paths and not found.rejects:
+        raise SourceError(
+            f"{readable_path(os.fsencode(raw))}: no IDX images found; looked for files named like "
+            "train-images-idx3-ubyte or train-images-idx3-ubyte.gz."
+        )
+    labels_by_path = {path: _labels_path(path) for path in image_paths}
+    is_labelled = any(labels in by_path for labels in labels_by_path.values())
+    parts: list[tuple[bytes, RawFile, IdxHeader, bytes]] = []
+    for path, labels_path in labels_by_path.items():
+        part, problem = _read_pair(by_path, path, labels_path, is_labelled, found)
+        if part is not None:
+            parts.append((path, by_path[path], *part))
+        else:
+            file = by_path[path]
+            shown = readable_path(file.path)
+            found.rejects.append(Reject(key=file.path, path=shown, reason=problem))
+    used = {*labels_by_path, *(labels_by_path.values() if is_labelled else ())}
+    for path in by_path.keys() - used:
+        found.ignored.add("IDX file that belongs to no images", readable_path(by_path[path].path))
+
+    class_count = 1 + max((max(labels) for *_, labels in parts if labels), default=-1)
+    names = options.classes or tuple(str(number) for number in range(class_count))
+    classes = ClassNames(names if is_labelled else ())
+    split_names = {path: _split(path) for path, *_ in parts}
+    has_splits = bool(parts) and None not in split_names.values()
+    splits = ordered_splits(s for s in split_names.values() if s) if has_splits else ()
+    items: list[RawItem] = []
+    for path, file, header, labels in parts:
+        split = {"split": splits.index(split_names[path] or "")} if splits else {}
+        items += _items(path, file, header, labels, classes, split, found)
+    fields = []
+    if is_labelled:
+        fields.append(Field(name="label", kind="label", dtype="int64", names=classes.names))
+    if splits:
+        fields.append(split_field(splits))
+    notes = []
+    if is_labelled and options.classes is None and parts:
+        notes.append("the data does not name the classes; to name them, give --classes")
+    if not is_labelled:
+        notes.append("unlabelled: there is no file of labels (named like train-labels-idx1-ubyte)")
+    return Scan(
+        format=name,
+        root=found.root,
+        items=items,
+        classes=classes.names,
+        splits=splits,
+        fields=tuple(fields),
+        rejects=found.rejects,
+        ignored=found.ignored,
+        notes=notes,
+    )
+
+
+def open_idx(file: IO[bytes]) -> IO[bytes] | gzip.GzipFile:
+    """The stream of an IDX file, uncompressed if need be; its content decides, not its name."""
+    is_compressed = file.read(2) == b"\x1f\x8b"
+    file.seek(0)
+    return gzip.GzipFile(fileobj=file) if is_compressed else file
+
+
+def read_images_header(stream: IO[bytes] | gzip.GzipFile) -> IdxHeader:
+    """The extents of a file of images, whose pixels come next.
+
+    Raises:
+        ValueError: It is none. The text is the reason.
+        OSError: It cannot be read, or is damaged.
+        EOFError: It is cut.
+    """
+    data = stream.read(IMAGES_HEADER_BYTES)
+    if len(data) < IMAGES_HEADER_BYTES or data[:4] != b"\0\0\x08\x03":
+        raise ValueError(f"begins with {data[:4].hex() or 'nothing'}, expected 00000803 of images")
+    header = IdxHeader(*struct.unpack(">3I", data[4:]))
+    if 0 in (header.height, header.width) or header.height * header.width > MEMBER_BYTES_MAX:
+        raise ValueError(f"images of {header.width}x{header.height} pixels; expected at least 1x1")
+    return header
+
+
+def _base(path: bytes) -> bytes:
+    return path.rpartition(b"/")[2]
+
+
+def _without_gz(path: bytes) -> bytes:
+    return path[:-3] if path.lower().endswith(b".gz") else path
+
+
+def _labels_path(images_path: bytes) -> bytes:
+    """Path of the labels of a file of images, both without .gz."""
+    folder, slash, base = images_path.rpartition(b"/")
+    match = _IMAGES.match(base)
+    assert match is not None
+    start, dash, end = match.groups()
+    return folder + slash + start + b"labels" + dash + b"idx1" + end
+
+
+def _add_labels_beside(raw: Path, found: ContainerFiles) -> None:
+    """With one file of images, its labels are read as well."""
+    path = _without_gz(os.fsencode(raw.name))
+    if not _IMAGES.match(path):
+        return
+    for labels in (_labels_path(path), _labels_path(path) + b".gz"):
+        beside = raw.with_name(os.fsdecode(labels))
+        if beside.is_file():
+            found.files += find_container_files(beside, lambda _: True).files
+            return
+
+
+def _without_copies(found: ContainerFiles) -> dict[bytes, RawFile]:
+    """Files by path without .gz; of a file and its compressed copy, the file."""
+    by_path: dict[bytes, RawFile] = {}
+    for file in found.files:  # Sorted, so that the copy comes after the file.
+        path = _without_gz(file.path)
+        if path in by_path:
+            reason = "compressed copy of a file that is there"
+            found.ignored.add(reason, readable_path(file.path))
+        else:
+            by_path[path] = file
+    return by_path
+
+
+def _read_pair(
+    by_path: dict[bytes, RawFile],
+    path: bytes,
+    labels_path: bytes,
+    is_labelled: bool,
+    found: ContainerFiles,
+) -> tuple[tuple[IdxHeader, bytes] | None, str]:
+    """Header and labels of a file of images, or why they cannot be had."""
+    try:
+        header = _read_header(by_path[path], found)
+    except (ValueError, OSError, EOFError, zlib.error) as error:
+        return None, str(error)
+    if not is_labelled:
+        return (header, b""), ""
+    if labels_path not in by_path:
+        return None, f"no labels: {readable_path(labels_path)} is not there, with .gz or without"
+    try:
+        labels = _read_labels(by_path[labels_path], header.image_count, found)
+    except (ValueError, OSError, EOFError, zlib.error) as error:
+        return None, f"its labels {readable_path(by_path[labels_path].path)}: {error}"
+    return (header, labels), ""
+
+
+def _read_header(file: RawFile, found: ContainerFiles) -> IdxHeader:
+    with open(found.full_path(file.path), "rb") as raw:
+        stream = open_idx(raw)
+        header = read_images_header(stream)
+        need = IMAGES_HEADER_BYTES + header.image_count * header.height * header.width
+        if stream is raw and need != file.byte_count:
+            raise ValueError(
+                f"{file.byte_count:,} bytes; expected {need:,} for {header.image_count:,} images "
+                f"of {header.width}x{header.height} pixels"
+            )
+        if need > file.byte_count * _GZIP_RATIO_MAX:
+            raise ValueError(
+                f"{file.byte_count:,} compressed bytes cannot hold {header.image_count:,} images "
+                f"of {header.width}x{header.height} pixels"
+            )
+    return header
+
+
+def _read_labels(file: RawFile, count: int, found: ContainerFiles) -> bytes:
+    with open(found.full_path(file.path), "rb") as raw:
+        stream = open_idx(raw)
+        start = stream.read(_LABELS_HEADER_BYTES)
+        if len(start) < _LABELS_HEADER_BYTES or start[:4] != b"\0\0\x08\x01":
+            raise ValueError(
+                f"begins with {start[:4].hex() or 'nothing'}, expected 00000801 of labels"
+            )
+        declared = int.from_bytes(start[4:], "big")
+        if declared != count:
+            raise ValueError(f"{declared:,} labels, expected one for each of {count:,} images")
+        labels = stream.read(count + 1)
+    if len(labels) != count:
+        more = "at least " if len(labels) > count else ""
+        raise ValueError(f"{more}{len(labels):,} bytes of labels, expected {count:,}")
+    return labels
+
+
+def _split(path: bytes) -> str | None:
+    return "test" if re.match(rb"t10k\b", _base(path), re.IGNORECASE) else split_of_path(path)
+
+
+def _items(
+    path: bytes,
+    file: RawFile,
+    header: IdxHeader,
+    labels: bytes,
+    classes: ClassNames,
+    split: dict[str, int],
+    found: ContainerFiles,
+) -> list[RawItem]:
+    digits = max(5, len(str(header.image_count - 1)))
+    # One dict for all images of a label, which nobody changes.
+    values = [{"label": label, **split} for label in range(len(classes.names))]
+    items = []
+    for number in range(header.image_count):
+        key = b"%s/%0*d" % (path, digits, number)
+        if labels and labels[number] >= len(values):
+            reason = f"label {labels[number]} is not in [0, {len(values)}): {_shown(classes)}"
+            place = f"{readable_path(file.path)}, image {number}"
+            found.rejects.append(Reject(key=key, path=place, reason=reason))
+            continue
+        items.append(
+            RawItem(
+                key,
+                file.path,
+                header.height * header.width,
+                file.mtime_ns,
+                values[labels[number]] if labels else split,
+                member=Member("idx", file.byte_count, number),
+            )
+        )
+    return items
+
+
+def _shown(classes: ClassNames) -> str:
+    return f"--classes gives {names_text(classes.names)}"

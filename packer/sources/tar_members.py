@@ -1,0 +1,175 @@
+"""Members of a tar archive, compressed with gzip or not, that may come from a stranger.
+
+Nothing is ever written to a disk. `tarfile` parses the headers; what it leaves open is closed here:
+it takes damage in the middle of an archive for its end, trusts sizes, and reads a header of
+any length into memory.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from packer.sources.container_files import MEMBER_BYTES_MAX
+
+DATA_BYTES_MAX = 16 * 2**20
+"""Largest member that is read with the headers: labels, captions and JSON of one sample."""
+
+_READ_BYTES_MAX = 16 * 2**20
+# From hostile headers, tarfile raises many classes.
+_ERRORS = (
+    tarfile.TarError,
+    OSError,
+    EOFError,
+    zlib.error,
+    ValueError,
+    TypeError,
+    LookupError,
+    OverflowError,
+    RecursionError,
+    MemoryError,
+)
+
+
+class TarMember(NamedTuple):
+    """A member that is no folder.
+
+    Attributes:
+        name: Relative path without `.` parts; as written when there is a problem with it.
+        position: Where its bytes begin in the archive, uncompressed.
+        byte_count: Size.
+        problem: Why it cannot be used; empty when it can.
+        data: Its bytes, when they were asked for.
+    """
+
+    name: bytes
+    position: int
+    byte_count: int
+    problem: str
+    data: bytes | None
+
+
+class TarDamageError(Exception):
+    """The archive is damaged; what was read before it is not. The text says where and how."""
+
+
+class TarReader:
+    """An archive that is open.
+
+    Args:
+        path: The file.
+        wants_data: Whether the bytes of a member of this name are to be read.
+
+    Attributes:
+        is_compressed: Whether it is compressed with gzip, whatever its name is.
+        has_end: Whether the mark of the archive's end was seen; after `members`.
+    """
+
+    def __init__(self, path: Path, wants_data: Callable[[bytes], bool]) -> None:
+        self._path = path
+        self._wants_data = wants_data
+        self.is_compressed = False
+        self.has_end = False
+
+    def members(self) -> Iterator[TarMember]:
+        """All members in order, with one pass over the file.
+
+        Raises:
+            TarDamageError: The archive is damaged, after the members before the damage.
+        """
+        position = 0
+        try:
+            with open(self._path, "rb") as file:
+                self.is_compressed = file.read(2) == b"\x1f\x8b"
+                file.seek(0)
+                limit = None if self.is_compressed else os.fstat(file.fileno()).st_size
+                stream = _GuardedStream(gzip.GzipFile(fileobj=file) if limit is None else file)
+                with tarfile.open(
+                    fileobj=stream,  # type: ignore[call-overload]  # Has what tarfile calls.
+                    mode="r:",
+                    encoding="utf-8",
+                    errors="surrogateescape",
+                ) as archive:
+                    while (info := archive.next()) is not None:
+                        # tarfile keeps every member, for lookups that are not made here.
+                        archive.members.clear()
+                        end = info.offset_data + info.size
+                        if info.offset_data <= position and position:
+                            raise TarDamageError(f"a header points back at byte {position:,}")
+                        if info.size < 0 or (limit is not None and end > limit and info.isreg()):
+                            raise TarDamageError(
+                                f"{info.name!r} has {info.size:,} bytes from byte "
+                                f"{info.offset_data:,} on, but the file ends at byte {limit:,}"
+                            )
+                        position = info.offset_data
+                        if not info.isdir():
+                            yield self._member(info, stream)
+                    self._check_end(stream.last_read, position)
+        except _ERRORS as error:
+            what = f"{type(error).__name__}: {error}"
+            raise TarDamageError(f"damaged after byte {position:,} ({what})") from error
+
+    def _member(self, info: tarfile.TarInfo, stream: _GuardedStream) -> TarMember:
+        written = info.name.encode("utf-8", "surrogateescape")
+        parts = [part for part in written.split(b"/") if part not in (b"", b".")]
+        problem = _problem(info, written, parts)
+        name = written if problem else b"/".join(parts)
+        data = None
+        if not problem and self._wants_data(name):
+            if info.size > DATA_BYTES_MAX:
+                problem = f"{info.size:,} bytes; expected at most {DATA_BYTES_MAX:,}"
+            else:
+                stream.seek(info.offset_data)
+                data = stream.read(info.size)
+                if len(data) < info.size:
+                    raise EOFError(f"{info.name!r} is cut")
+        return TarMember(name, info.offset_data, info.size, problem, data)
+
+    def _check_end(self, last_read: bytes, position: int) -> None:
+        """Tell the end of an archive from damage: tarfile takes a header it cannot read for it."""
+        if last_read.strip(b"\0"):
+            raise TarDamageError(f"damaged after byte {position:,}: no header of a member follows")
+        self.has_end = bool(last_read)
+
+
+def _problem(info: tarfile.TarInfo, written: bytes, parts: list[bytes]) -> str:
+    if info.issym() or info.islnk():
+        return f"a link to {info.linkname!r}; expected a file"
+    if info.issparse():
+        return "a sparse file; expected one whose bytes are all there"
+    if not info.isreg():
+        return "no regular file"
+    if not parts or b"\0" in written:
+        return "no name that a file can have"
+    if written.startswith(b"/"):
+        return "an absolute path; expected a relative one"
+    if b".." in parts:
+        return "a path with '..'; expected one inside of the archive"
+    if info.size > MEMBER_BYTES_MAX:
+        return f"{info.size:,} bytes; expected at most {MEMBER_BYTES_MAX:,}"
+    return ""
+
+
+class _GuardedStream:
+    """A stream that tarfile reads headers from, and from which it cannot be told to read a lot."""
+
+    def __init__(self, stream: IO[bytes] | gzip.GzipFile) -> None:
+        self._stream = stream
+        self.last_read = b""
+
+    def read(self, byte_count: int = -1) -> bytes:
+        if not 0 <= byte_count <= _READ_BYTES_MAX:
+            raise tarfile.ReadError(f"a header of {byte_count:,} bytes")
+        self.last_read = self._stream.read(byte_count)
+        return self.last_read
+
+    def seek(self, position: int) -> int:
+        return self._stream.seek(position)
+
+    def tell(self) -> int:
+        return self._stream.tell()
