@@ -15,7 +15,9 @@ from packer.raw_files import read_raw_file
 from packer.recipe import Recipe
 from packer.sources.annotations import unpack_annotations
 from packer.sources.items import RawFile, RawItem
+from packer.sources.walk import readable_path
 from readers.store.codecs import OriginalImage
+from readers.store.errors import ImageError
 from readers.store.schema import Schema
 
 
@@ -85,9 +87,11 @@ class SampleMaker:
             values.update(objects.values)
         for name, file in item.masks.items():
             field = self._schema[name]
-            ids = read_mask(self._file(file), self._mask_colors, field, recipe.pixels_max)
-            fill = field.ignore or 0
-            values[name] = place_mask(ids, prepared.plan, prepared.turn, fill)
+            try:
+                ids = read_mask(self._file(file), self._mask_colors, field, recipe.pixels_max)
+                values[name] = place_mask(ids, prepared.plan, prepared.turn, field.ignore or 0)
+            except ImageError as error:
+                raise ImageError(f"mask {readable_path(file.path)}: {error}") from error
         for name, value in item.values.items():
             field = self._schema[name]
             is_list = field.kind in ("label", "array") and field.shape
