@@ -1,0 +1,92 @@
+"""DOTA: turned boxes as corners in pixels, in `labelTxt/` beside the pictures.
+
+imagesource:GoogleEarth
+gsd:0.146343
+2753 2408 2861 2385 2888 2468 2805 2502 plane 0
+x0   y0   x1   y1   x2   y2   x3   y3   class difficulty
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from packer.sources.annotations import RawObject, keypoint_field, object_fields, pack_points
+from packer.sources.items import Scan
+from packer.sources.source import SourceOptions
+from packer.sources.text_pairs import ParsedLine, TextLayout, read_numbers, scan_text_pairs
+from packer.sources.walk import readable_path
+from packer.sources.yolo_yaml import YAML_EXTENSIONS, declares_yolo, read_data_yaml
+from readers.store.schema import Field
+
+name = "dota"
+
+LABEL_FOLDERS = (b"labeltxt", b"labeltxt-v1.0", b"labeltxt-v1.5", b"labeltxt-v2.0")
+
+
+def scan(raw: Path, options: SourceOptions) -> Scan:
+    """The pictures beside `labelTxt/` and their turned boxes, as field `corners`.
+
+    Classes are sorted by code point, unless a data.yaml lies there: then they are its names. Splits
+    are folders (`train/images`, `train/labelTxt`). `difficult` is any difficulty but 0.
+
+    Raises:
+        SourceError: No picture has a label file, or the data.yaml cannot be read.
+    """
+    listed, class_file, notes = _listed_classes(raw)
+    layout = TextLayout(
+        name=name,
+        picture_folders=(b"images", b"image", b"imgs", b"img"),
+        label_folders=LABEL_FOLDERS,
+        parse=parse_line,
+        classes=listed,
+        class_file=class_file,
+    )
+    found = scan_text_pairs(raw, options.classes, layout, _fields)
+    found.notes[:0] = notes
+    return found
+
+
+def parse_line(values: list[bytes], place: str) -> ParsedLine:
+    """Class and object of a line; None for those at the head of a file, about the picture."""
+    if values[0].lower().startswith((b"imagesource:", b"gsd:")):
+        return None
+    if len(values) not in (9, 10):
+        return (
+            f"{len(values)} values; expected 10: x and y of four corners in pixels, a class and a "
+            "difficulty"
+        )
+    corners = read_numbers(values[:8], 1)
+    if isinstance(corners, str):
+        return corners
+    difficulty = values[9] if len(values) == 10 else b"0"
+    if difficulty not in (b"0", b"1", b"2"):
+        shown = difficulty.decode("ascii", "backslashreplace")[:40]
+        return f"difficulty is {shown!r}; expected 0, 1 or 2"
+    class_name = values[8].decode("utf-8", "backslashreplace")
+    return class_name, RawObject(
+        place=place,
+        label=0,
+        keypoints=pack_points(corners, "<f4"),
+        difficult=difficulty != b"0",
+    )
+
+
+def _fields(classes: tuple[str, ...]) -> tuple[Field, ...]:
+    corners = keypoint_field(4, name="corners", has_visibility=False)
+    return object_fields(classes, ("boxes", "labels", "difficult"), keypoints=corners)
+
+
+def _listed_classes(raw: Path) -> tuple[tuple[str, ...] | None, bytes, list[str]]:
+    """Class names of a data.yaml in the folder, its name, and notes; None without one."""
+    for path in sorted(raw.iterdir()) if raw.is_dir() else []:
+        file_name = os.fsencode(path.name)
+        if file_name.lower().endswith(YAML_EXTENSIONS) and path.is_file() and declares_yolo(path):
+            data = read_data_yaml(path)
+            if data.names is not None:
+                note = (
+                    f"class names are from {readable_path(file_name)}; its paths are not read: "
+                    "splits are folders"
+                )
+                return data.names, file_name, [note, *data.notes]
+    return None, b"", []

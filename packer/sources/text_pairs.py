@@ -1,0 +1,311 @@
+"""Data sets with a text file for each picture, in a folder of their own, that names the classes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from packer.errors import SourceError
+from packer.sources.annotations import Annotations, RawObject, pack_annotations, unpack_annotations
+from packer.sources.class_names import ClassNames, class_names
+from packer.sources.items import RawItem, Reject, Scan
+from packer.sources.pairing import PictureIndex, composed, several_reason, split_path, stem_of
+from packer.sources.sidecars import splits_by_folder
+from packer.sources.splits import ordered_splits, split_field
+from packer.sources.walk import NOT_A_PICTURE, Picture, Tree, readable_path, walk
+from packer.wording import count_text, names_text
+from readers.store.schema import Field
+
+WITHOUT_PICTURE = "label file without a picture"
+NOT_AMONG_PICTURES = "outside of the folders of pictures"
+
+ParsedLine = tuple[str, RawObject] | str | None
+"""Class and object of a line (with any label), or why it is none, or None where it says nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextLayout:
+    """How such a data set looks.
+
+    Attributes:
+        name: Of the source.
+        picture_folders: Names of folders of pictures, in lower case.
+        label_folders: Names of folders of label files, in lower case. They lie beside the pictures'
+            or one further up, or among the pictures.
+        parse: Reads a line that is not blank: (values, place).
+        classes: Class names in the order of their labels, where the data set has a list of them.
+        class_file: Name of the file of that list, directly in the folder of the data.
+    """
+
+    name: str
+    picture_folders: tuple[bytes, ...]
+    label_folders: tuple[bytes, ...]
+    parse: Callable[[list[bytes], str], ParsedLine]
+    classes: tuple[str, ...] | None = None
+    class_file: bytes = b""
+
+
+@dataclass
+class _Found:
+    """Items as they are read, with labels in the order in which the classes are met."""
+
+    items: list[RawItem] = field(default_factory=list)
+    rejects: list[Reject] = field(default_factory=list)
+    annotation_rejects: list[Reject] = field(default_factory=list)
+    read: set[bytes] = field(default_factory=set)
+    missing: list[Picture] = field(default_factory=list)
+    numbers: dict[str, int] = field(default_factory=dict)
+
+
+def scan_text_pairs(
+    raw: Path,
+    given: tuple[str, ...] | None,
+    layout: TextLayout,
+    make_fields: Callable[[tuple[str, ...]], tuple[Field, ...]],
+) -> Scan:
+    """The pictures of such a data set and the objects in their text files.
+
+    Classes are sorted by code point unless there is a list of them. A picture without a label file
+    is background.
+
+    Args:
+        raw: Folder of the data.
+        given: Class names from the user, which decide.
+        layout: How it looks.
+        make_fields: Fields of the objects, from the class names.
+
+    Raises:
+        SourceError: No picture has a label file.
+    """
+    tree = walk(raw, (b".txt", *filter(None, (layout.class_file.lower(),))))
+    index = PictureIndex(tree)
+    folders = _label_folders(tree, layout)
+    splits_of = splits_by_folder(folders)
+    splits = ordered_splits(splits_of.values())
+    found = _Found()
+    for folder, labels in folders.items():
+        values = {"split": splits.index(splits_of[folder])} if splits else {}
+        files = _by_stem(tree.folders[labels].annotation_files) if labels is not None else {}
+        for picture in tree.folders[folder].pictures:
+            index.take(picture)
+            _add(raw, picture, folder, files, index, values, layout, found)
+    if not found.read:
+        wanted = names_text(name.decode() for name in layout.label_folders)
+        shown = readable_path(os.fsencode(raw))
+        raise SourceError(
+            f"{shown}: no picture has a label file; looked for folders called {wanted} beside "
+            f"folders called {names_text(name.decode() for name in layout.picture_folders)}, with "
+            "a .txt of the same name for each picture. Check the path."
+        )
+    names = _relabel(found, given, layout.classes)
+    notes = [*_missing_notes(found, splits), *_ignore_rest(tree, index, found, layout.class_file)]
+    fields = make_fields(names)
+    return Scan(
+        format=layout.name,
+        root=raw,
+        items=sorted(found.items, key=lambda item: item.key),
+        classes=names,
+        splits=splits,
+        fields=(*fields, split_field(splits)) if splits else fields,
+        rejects=[*tree.rejects, *found.rejects],
+        annotation_rejects=found.annotation_rejects,
+        ignored=tree.ignored,
+        notes=notes,
+    )
+
+
+def _label_folders(tree: Tree, layout: TextLayout) -> dict[bytes, bytes | None]:
+    """Each folder of pictures with that of its label files, or None where it has none."""
+    children: dict[bytes, list[bytes]] = {}
+    for path in tree.folders:
+        if path:
+            children.setdefault(split_path(path)[0], []).append(path)
+    found: dict[bytes, bytes | None] = {}
+    for path, folder in tree.folders.items():
+        if not folder.pictures:
+            continue
+        parent, folder_name = split_path(path)
+        is_named = folder_name.lower() in layout.picture_folders
+        places = [parent, split_path(parent)[0]] if is_named else [path]
+        labels = next(
+            (p for place in places for p in _labels_in(tree, children, place, layout)), None
+        )
+        if is_named or labels is not None:
+            found[path] = labels
+    return found
+
+
+def _labels_in(
+    tree: Tree, children: dict[bytes, list[bytes]], place: bytes, layout: TextLayout
+) -> Iterator[bytes]:
+    """Folders of label files in a folder; archives put one of the same name inside (`a/a`)."""
+    for wanted in layout.label_folders:
+        for path in children.get(place, []):
+            if split_path(path)[1].lower() == wanted:
+                for candidate in (path, *children.get(path, [])):
+                    if tree.folders[candidate].annotation_files:
+                        yield candidate
+
+
+def _by_stem(files: list[bytes]) -> dict[bytes, list[bytes]]:
+    stems: dict[bytes, list[bytes]] = {}
+    for file in files:
+        if file.lower().endswith(b".txt"):
+            stems.setdefault(composed(stem_of(split_path(file)[1])), []).append(file)
+    return stems
+
+
+def _add(
+    raw: Path,
+    picture: Picture,
+    folder: bytes,
+    files: dict[bytes, list[bytes]],
+    index: PictureIndex,
+    values: dict[str, int],
+    layout: TextLayout,
+    found: _Found,
+) -> None:
+    """The item of a picture, or its reject."""
+    stem = stem_of(split_path(picture.path)[1])
+    paths = files.get(composed(stem), [])
+    rivals = index.with_stem(folder, stem)
+    annotations: bytes | str
+    found.read.update(paths)
+    if not paths:
+        found.missing.append(picture)
+        annotations = pack_annotations(Annotations())
+    elif len(paths) > 1:
+        shown = names_text(map(readable_path, paths))
+        annotations = f"several label files fit: {shown}; expected one. Move the others away"
+    elif len(rivals) > 1:
+        annotations = f"of its label file {readable_path(paths[0])}, {several_reason(rivals)}"
+    else:
+        annotations = _read(raw, picture, paths[0], layout, found)
+    if isinstance(annotations, str):
+        shown = readable_path(picture.path)
+        found.rejects.append(Reject(key=picture.path, path=shown, reason=annotations))
+        return
+    found.items.append(
+        RawItem(
+            picture.path,
+            picture.path,
+            picture.byte_count,
+            picture.mtime_ns,
+            values,
+            annotations,
+        )
+    )
+
+
+def _read(
+    raw: Path, picture: Picture, path: bytes, layout: TextLayout, found: _Found
+) -> bytes | str:
+    """The packed objects of a label file, or why they cannot be known."""
+    shown = readable_path(path)
+    try:
+        with open(os.path.join(os.fsencode(raw), path), "rb") as file:
+            data = file.read()
+    except OSError as error:
+        return f"its label file {shown} cannot be read: {error.strerror}"
+    if b"\0" in data:
+        return f"its label file {shown} is no text (or UTF-16). Save it as UTF-8"
+    objects: list[RawObject] = []
+    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
+        values = line.split()
+        if not values:
+            continue
+        place = f"{shown}, line {number}"
+        parsed = layout.parse(values, place)
+        if isinstance(parsed, str):
+            reject = Reject(key=picture.path, path=place, reason=parsed)
+            found.annotation_rejects.append(reject)
+        elif parsed is not None:
+            class_name, made = parsed
+            label = found.numbers.setdefault(class_name, len(found.numbers))
+            objects.append(msgspec.structs.replace(made, label=label))
+    return pack_annotations(Annotations(objects=tuple(objects)))
+
+
+def _relabel(
+    found: _Found, given: tuple[str, ...] | None, listed: tuple[str, ...] | None
+) -> tuple[str, ...]:
+    """Give the objects their final labels, now that all classes are known, and return the names."""
+    names = class_names(found.numbers, given)
+    if given is None and listed is not None:
+        names = ClassNames(listed)
+    labels = {number: names.label(name) for name, number in found.numbers.items()}
+    by_number = {number: name for name, number in found.numbers.items()}
+    for at, item in enumerate(found.items):
+        annotations = unpack_annotations(item.annotations)
+        objects = []
+        for thing in annotations.objects:
+            label = labels[thing.label]
+            if label is None:
+                reason = names.unknown_reason(by_number[thing.label])
+                reject = Reject(key=item.key, path=thing.place, reason=reason)
+                found.annotation_rejects.append(reject)
+            else:
+                objects.append(msgspec.structs.replace(thing, label=label))
+        packed = pack_annotations(msgspec.structs.replace(annotations, objects=tuple(objects)))
+        found.items[at] = msgspec.structs.replace(item, annotations=packed)
+    return names.names
+
+
+def _missing_notes(found: _Found, splits: tuple[str, ...]) -> list[str]:
+    if not found.missing:
+        return []
+    shown = names_text(readable_path(picture.path) for picture in found.missing)
+    count = count_text(len(found.missing), "picture")
+    notes = [f"no label file: {count}, taken as background: {shown}"]
+    missing = {picture.path for picture in found.missing}
+    for at, split in enumerate(splits):
+        keys = [item.key for item in found.items if item.values["split"] == at]
+        if keys and missing.issuperset(keys):
+            notes.append(f"split {split} has no label file at all: nothing is known of its objects")
+    return notes
+
+
+def _ignore_rest(tree: Tree, index: PictureIndex, found: _Found, class_file: bytes) -> list[str]:
+    """Account for the files that were not used."""
+    rest = list(index.rest())
+    for picture in rest:
+        tree.ignored.add(NOT_AMONG_PICTURES, readable_path(picture.path))
+    label_folders = {split_path(path)[0] for path in found.read}
+    for path, folder in tree.folders.items():
+        for file in folder.annotation_files:
+            if file not in found.read and file != class_file:
+                is_label = path in label_folders and file.lower().endswith(b".txt")
+                reason = WITHOUT_PICTURE if is_label else NOT_A_PICTURE
+                tree.ignored.add(reason, readable_path(file))
+    notes = []
+    if rest:
+        shown = names_text(readable_path(picture.path) for picture in rest)
+        count = count_text(len(rest), "picture")
+        notes.append(f"{count} not packed, {NOT_AMONG_PICTURES}: {shown}")
+    lost = tree.ignored.counts.get(WITHOUT_PICTURE, 0)
+    if lost:
+        shown = ", ".join(tree.ignored.examples[WITHOUT_PICTURE])
+        notes.append(f"{count_text(lost, 'label file')} without a picture: {shown}")
+    return notes
+
+
+def read_numbers(values: list[bytes], first: int) -> list[float] | str:
+    """Values as finite numbers, or which is none; `first` is the position of the first in its line.
+
+    Positions count from 1, as an editor's columns do.
+    """
+    numbers = []
+    for at, value in enumerate(values, first):
+        try:
+            number = float(value)
+        except ValueError:
+            number = float("nan")
+        if not -1e9 < number < 1e9:
+            shown = value.decode("ascii", "backslashreplace")[:40]
+            return f"value {at} is {shown!r}; expected a number"
+        numbers.append(number)
+    return numbers

@@ -1,0 +1,267 @@
+"""WIDER FACE: one list a split, `wider_face_split/wider_face_train_bbx_gt.txt`.
+
+    0--Parade/0_Parade_marchingband_1_849.jpg    picture, under WIDER_train/images/
+    1                                            how many faces follow
+    449 330 122 149 0 0 0 0 0 0                  x, y, width, height and six attributes
+
+A picture without a face has the count 0 and one line of zeros all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from packer.errors import SourceError
+from packer.sources.annotations import Annotations, RawObject, object_fields, pack_annotations
+from packer.sources.items import RawItem, Reject, Scan
+from packer.sources.pairing import PictureIndex, split_path
+from packer.sources.source import SourceOptions
+from packer.sources.splits import ordered_splits, split_field
+from packer.sources.text_pairs import read_numbers
+from packer.sources.walk import NOT_A_PICTURE, Picture, Tree, is_picture_name, readable_path, walk
+from packer.wording import count_text, names_text
+
+name = "wider"
+
+ATTRIBUTES = ("blur", "expression", "illumination", "invalid", "occlusion", "pose")
+CLASS_NAME = "face"
+NOT_NAMED = "not named by the annotations"
+
+_LIST_NAME = re.compile(rb"wider_face_(.+)_bbx_gt\.txt", re.IGNORECASE)
+
+
+class Block(NamedTuple):
+    """What a list says about one picture.
+
+    Attributes:
+        line: Of the picture's path, from 1.
+        path: As written.
+        rest: (line, text) of all lines up to the next picture.
+    """
+
+    line: int
+    path: bytes
+    rest: list[tuple[int, bytes]]
+
+
+@dataclass
+class _Found:
+    items: list[RawItem] = field(default_factory=list)
+    rejects: list[Reject] = field(default_factory=list)
+    annotation_rejects: list[Reject] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    empty_count: int = 0
+
+
+def scan(raw: Path, options: SourceOptions) -> Scan:
+    """The pictures that the lists name and their faces; blur, pose and so on are `attributes`.
+
+    Args:
+        raw: Folder that holds `wider_face_split/` and the folders of pictures.
+        options: `classes` of one name calls the class otherwise than "face".
+
+    Raises:
+        SourceError: There is no list, two are of one split, or one cannot be read.
+    """
+    tree = walk(raw, (b".txt",))
+    index = PictureIndex(tree)
+    lists = _lists(raw, tree)
+    classes = _classes(options)
+    splits = ordered_splits(lists)
+    found = _Found()
+    for split in splits:
+        values = {"split": splits.index(split)}
+        for block in read_blocks(raw, lists[split]):
+            _add(block, lists[split], split, values, index, found)
+    if found.empty_count:
+        found.notes.append(f"without a face: {count_text(found.empty_count, 'picture')}")
+    rest = list(index.rest())
+    for picture in rest:
+        tree.ignored.add(NOT_NAMED, readable_path(picture.path))
+    if rest:
+        shown = names_text(readable_path(picture.path) for picture in rest)
+        found.notes.append(f"{count_text(len(rest), 'picture')} not packed, {NOT_NAMED}: {shown}")
+    for folder in tree.folders.values():
+        for path in folder.annotation_files:
+            if path not in lists.values():
+                tree.ignored.add(NOT_A_PICTURE, readable_path(path))
+    return Scan(
+        format=name,
+        root=raw,
+        items=found.items,
+        classes=classes,
+        splits=splits,
+        fields=(
+            *object_fields(classes, ("boxes", "labels", "attributes")),
+            split_field(splits),
+        ),
+        rejects=[*tree.rejects, *found.rejects],
+        annotation_rejects=found.annotation_rejects,
+        ignored=tree.ignored,
+        notes=found.notes,
+    )
+
+
+def read_blocks(raw: Path, path: bytes) -> Iterator[Block]:
+    """The lines of a list, by picture: a line that is named like a picture begins a new one.
+
+    Counts are not relied upon here, so that one that is wrong costs one picture and not all the
+    pictures after it.
+
+    Raises:
+        SourceError: The list cannot be read, or does not begin with a picture.
+    """
+    shown = readable_path(path)
+    try:
+        with open(os.path.join(os.fsencode(raw), path), "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise SourceError(f"{shown}: cannot be read: {error.strerror}.") from error
+    block: Block | None = None
+    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
+        text = line.strip()
+        if is_picture_name(text):
+            if block is not None:
+                yield block
+            block = Block(number, text, [])
+        elif text and block is None:
+            found = text[:40].decode("ascii", "backslashreplace")
+            raise SourceError(
+                f"{shown}, line {number}: found {found!r}; expected the path of a picture."
+            )
+        elif text and block is not None:
+            block.rest.append((number, text))
+    if block is not None:
+        yield block
+
+
+def _lists(raw: Path, tree: Tree) -> dict[str, bytes]:
+    """The list of each split."""
+    lists: dict[str, bytes] = {}
+    for folder in tree.folders.values():
+        for path in folder.annotation_files:
+            match = _LIST_NAME.fullmatch(split_path(path)[1])
+            if match is None:
+                continue
+            split = readable_path(match[1])
+            if split in lists:
+                raise SourceError(
+                    f"{readable_path(os.fsencode(raw))}: {readable_path(lists[split])} and "
+                    f"{readable_path(path)} are both lists of split {split!r}. Remove one."
+                )
+            lists[split] = path
+    if not lists:
+        raise SourceError(
+            f"{readable_path(os.fsencode(raw))}: no list of faces; expected "
+            "wider_face_split/wider_face_train_bbx_gt.txt or the like. Give the folder above it."
+        )
+    return lists
+
+
+def _classes(options: SourceOptions) -> tuple[str, ...]:
+    if options.classes is not None and len(options.classes) != 1:
+        raise SourceError(
+            f"WIDER FACE has one class, {CLASS_NAME!r}; --classes names {len(options.classes)}. "
+            "Give one name, or none."
+        )
+    return options.classes or (CLASS_NAME,)
+
+
+def _add(
+    block: Block,
+    list_path: bytes,
+    split: str,
+    values: dict[str, int],
+    index: PictureIndex,
+    found: _Found,
+) -> None:
+    """The item of a picture, or its reject."""
+    list_shown = readable_path(list_path)
+    picture = _picture(block.path, list_path, split, index)
+    place = f"{list_shown}, line {block.line}"
+    faces = _face_lines(block)
+    problem = ""
+    if picture is None:
+        shown = readable_path(block.path)
+        problem = f"there is no picture {shown!r}; looked under WIDER_{split}/images/"
+    elif index.is_taken(picture):
+        problem = f"{readable_path(picture.path)} is listed twice"
+    elif isinstance(faces, str):
+        problem = faces
+        index.take(picture)
+    if problem:
+        key = picture.path if picture is not None else b""
+        found.rejects.append(Reject(key=key, path=place, reason=problem))
+        return
+    assert picture is not None
+    assert not isinstance(faces, str)
+    index.take(picture)
+    objects = []
+    for number, text in faces:
+        face_place = f"{list_shown}, line {number}"
+        made = parse_face(text.split(), face_place)
+        if isinstance(made, str):
+            reject = Reject(key=picture.path, path=face_place, reason=made)
+            found.annotation_rejects.append(reject)
+        else:
+            objects.append(made)
+    found.empty_count += not faces
+    found.items.append(
+        RawItem(
+            picture.path,
+            picture.path,
+            picture.byte_count,
+            picture.mtime_ns,
+            values,
+            pack_annotations(Annotations(objects=tuple(objects))),
+        )
+    )
+
+
+def _picture(path: bytes, list_path: bytes, split: str, index: PictureIndex) -> Picture | None:
+    """The picture of a path in a list."""
+    lists = split_path(list_path)[0]
+    above = split_path(lists)[0]
+    wider = b"WIDER_" + os.fsencode(split)
+    for start in (above, lists):
+        for folder in (wider + b"/images", wider, b"images", b""):
+            picture = index.at(b"/".join((start, folder, path)))
+            if picture is not None:
+                return picture
+    return None
+
+
+def _face_lines(block: Block) -> list[tuple[int, bytes]] | str:
+    """The lines of a picture's faces, or why they cannot be told."""
+    if not block.rest:
+        return "no number of faces follows"
+    number, text = block.rest[0]
+    if not re.fullmatch(rb"\d{1,7}", text):
+        shown = text[:40].decode("ascii", "backslashreplace")
+        return f"line {number} is {shown!r}; expected the number of faces"
+    count, lines = int(text), block.rest[1:]
+    if count == 0 and all(set(line.split()) <= {b"0"} for _, line in lines):
+        return []
+    if count != len(lines):
+        return f"{count_text(count, 'face')} announced, but {count_text(len(lines), 'line')} follow"
+    return lines
+
+
+def parse_face(values: list[bytes], place: str) -> RawObject | str:
+    """The object of a line, or why it is none."""
+    if len(values) != 4 + len(ATTRIBUTES):
+        return f"{len(values)} values; expected 10: x, y, width, height, {', '.join(ATTRIBUTES)}"
+    numbers = read_numbers(values, 1)
+    if isinstance(numbers, str):
+        return numbers
+    x, y, width, height = numbers[:4]
+    attributes = {
+        key: int(number) if number.is_integer() else number
+        for key, number in zip(ATTRIBUTES, numbers[4:], strict=True)
+    }
+    return RawObject(place=place, label=0, box=(x, y, x + width, y + height), attributes=attributes)

@@ -1,0 +1,246 @@
+"""Reads one label file of YOLO: a line an object, in shares of the picture's sides.
+
+5 numbers          class, x centre, y centre, width, height
+6                  the same and a confidence: a prediction, which is no annotation
+9                  class and four corners: a turned box, or an outline of four points
+7, 11, 13 ...      class and the points of an outline
+5 + n * 2 or 3     a box and n keypoints, where the data set says how many
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from packer.sources.annotations import RawObject, pack_points
+from packer.sources.source import Task
+
+SHARE_MAX = 1.01
+"""What is over 1 by no more than this is rounding; more is pixels, or a wrong box."""
+
+UNNAMED_CLASSES_MAX = 10_000
+"""How many classes there may be where no list names them: past it, the number is no class."""
+
+_LINE_SHOWN_MAX = 100
+_BOX_VALUES = ("x centre", "y centre", "width", "height")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineRules:
+    """How the lines of a data set are read.
+
+    Attributes:
+        task: What annotations are made of the lines. None: boxes, and outlines where there are any.
+        class_names: Names by the numbers in the files. None: no list names them.
+        labels: Label of each number, spelled as in `str(number)`. A named class that is missing
+            here is not wanted.
+        keypoint_shape: (points, numbers a point), or None.
+    """
+
+    task: Task | None
+    class_names: tuple[str, ...] | None
+    labels: dict[bytes, int]
+    keypoint_shape: tuple[int, int] | None = None
+
+
+class LabelFile(NamedTuple):
+    """What one label file holds.
+
+    Attributes:
+        objects: In the order of the lines.
+        rejects: (line, reason) of each line that is no annotation.
+        widths: First line of each number of values, as (line number, text), of good lines.
+    """
+
+    objects: list[RawObject]
+    rejects: list[tuple[int, str]]
+    widths: dict[int, tuple[int, str]]
+
+
+def read_label_file(data: bytes, place: str, rules: LineRules) -> LabelFile:
+    """The objects of a label file.
+
+    Args:
+        data: The file.
+        place: What it is called in reports.
+        rules: How its lines are read.
+    """
+    found = LabelFile([], [], {})
+    if data.startswith(b"\xef\xbb\xbf"):
+        data = data[3:]
+    for number, line in enumerate(data.splitlines(), 1):
+        tokens = line.split()
+        if not tokens:
+            continue
+        made = _object(tokens, f"{place}, line {number}", rules)
+        if isinstance(made, str):
+            found.rejects.append((number, made))
+            continue
+        found.objects.append(made)
+        if len(tokens) not in found.widths:
+            found.widths[len(tokens)] = (number, shown_line(line))
+    return found
+
+
+def shown_line(line: bytes) -> str:
+    """A line as a message shows it."""
+    text = " ".join(line.decode("ascii", "backslashreplace").split())
+    return text if len(text) <= _LINE_SHOWN_MAX else text[: _LINE_SHOWN_MAX - 3] + "..."
+
+
+def _object(tokens: list[bytes], place: str, rules: LineRules) -> RawObject | str:
+    """The object of a line, or the reason why it is none."""
+    label = rules.labels.get(tokens[0])
+    if label is None:
+        found = _unusual_label(tokens[0], rules)
+        if isinstance(found, str):
+            return found
+        label = found
+    try:
+        values = list(map(float, tokens[1:]))
+    except ValueError:
+        return _unreadable_reason(tokens)
+    count = len(tokens)
+    shape = rules.keypoint_shape
+    if rules.task == "pose" or (rules.task == "detect" and shape and count > 5):
+        assert shape is not None
+        return _posed(values, label, place, shape, with_points=rules.task == "pose")
+    if rules.task == "obb":
+        if count != 9:
+            return f"{_count_text(tokens)}; expected 9 for task 'obb': class and four corners"
+        problem = _points_problem(values)
+        corners = pack_points(values, "<f4")
+        return problem or RawObject(place=place, label=label, keypoints=corners)
+    if count == 5:
+        if rules.task == "segment":
+            return (
+                "a box without an outline (5 values); task 'segment' needs the points of an "
+                "outline. Give --task detect to take boxes"
+            )
+        return _box_problem(values) or RawObject(place=place, label=label, box=_box(values))
+    if count < 7 or count % 2 == 0:
+        return _count_reason(tokens)
+    problem = _points_problem(values)
+    if problem:
+        return problem
+    if rules.task == "detect":
+        xs, ys = values[::2], values[1::2]
+        bounds = (min(xs), min(ys), max(xs), max(ys))
+        return RawObject(place=place, label=label, box=bounds)
+    return RawObject(place=place, label=label, polygons=(pack_points(values),))
+
+
+def _posed(
+    values: list[float], label: int, place: str, shape: tuple[int, int], *, with_points: bool
+) -> RawObject | str:
+    """A box with its keypoints."""
+    point_count, size = shape
+    if len(values) != 4 + point_count * size:
+        return (
+            f"{len(values) + 1} values; expected {5 + point_count * size}: class, box and "
+            f"{point_count} keypoints of {size} numbers, as kpt_shape says"
+        )
+    points = values[4:]
+    sides = [value for at, value in enumerate(points) if at % size < 2]
+    problem = _box_problem(values[:4]) or _points_problem(sides)
+    if problem:
+        return problem
+    if size == 3 and not all(-1e6 < value < 1e6 for value in points[2::3]):
+        return "the visibility of a keypoint is no number; expected 0, 1 or 2"
+    packed = pack_points(points, "<f4") if with_points else b""
+    return RawObject(place=place, label=label, box=_box(values), keypoints=packed)
+
+
+def _box(values: list[float]) -> tuple[float, float, float, float]:
+    x, y, half_width, half_height = values[0], values[1], values[2] / 2, values[3] / 2
+    return (x - half_width, y - half_height, x + half_width, y + half_height)
+
+
+def _are_shares(values: list[float]) -> bool:
+    """Whether all are in the range of a share, give or take rounding. NaN makes the sum one."""
+    total = sum(values)
+    return total == total and max(values) <= SHARE_MAX and min(values) >= 1 - SHARE_MAX
+
+
+def _box_problem(values: list[float]) -> str:
+    """What is wrong with the four numbers of a box, or nothing."""
+    if _are_shares(values) and values[2] >= 0 and values[3] >= 0:
+        return ""
+    for what, value in zip(_BOX_VALUES, values, strict=True):
+        if what in ("width", "height") and value < 0:
+            return f"{what} is {value!r}; expected a share of the picture's {what}, over 0"
+        if not _are_shares([value]):
+            return _share_reason(what, value)
+    raise AssertionError(values)
+
+
+def _points_problem(values: list[float]) -> str:
+    """What is wrong with x, y pairs, or nothing."""
+    if _are_shares(values):
+        return ""
+    for at, value in enumerate(values):
+        if not _are_shares([value]):
+            return _share_reason(f"{'xy'[at % 2]} of point {at // 2 + 1}", value)
+    raise AssertionError(values)
+
+
+def _share_reason(what: str, value: float) -> str:
+    reason = f"{what} is {value!r}; expected a share of the picture's side, in [0, 1]"
+    if value > SHARE_MAX:
+        reason += ". Numbers over 1 look like pixels: divide them by the picture's width or height"
+    return reason
+
+
+def _unusual_label(token: bytes, rules: LineRules) -> int | str:
+    """Label of a class that is not spelled as usual, or why it has none."""
+    shown = shown_line(token)
+    # Some tools write all numbers alike: 3.0, or 3.000000e+00.
+    if not re.fullmatch(rb"\+?\d{1,9}(\.0*)?([eE][-+]?\d{1,2})?", token):
+        return f"class {shown!r} is not a whole number from 0"
+    value = float(token)
+    if not value.is_integer():
+        return f"class {shown!r} is not a whole number from 0"
+    number = int(value)
+    count = UNNAMED_CLASSES_MAX if rules.class_names is None else len(rules.class_names)
+    label = rules.labels.get(str(number).encode())
+    if label is not None:
+        return label
+    if number >= count:
+        known = "no list names the classes, and" if rules.class_names is None else "there are"
+        return f"class {number} is not known; {known} {_known_text(count, rules)}"
+    assert rules.class_names is not None
+    return f"class {rules.class_names[number]!r} is not one of --classes"
+
+
+def _known_text(count: int, rules: LineRules) -> str:
+    if rules.class_names is None:
+        return f"at most {count:,} are then read"
+    return f"{count} classes, 0 to {count - 1}"
+
+
+def _unreadable_reason(tokens: list[bytes]) -> str:
+    for at, token in enumerate(tokens[1:], 2):
+        try:
+            float(token)
+        except ValueError:
+            return f"value {at} is {shown_line(token)!r}; expected a number"
+    raise AssertionError(tokens)
+
+
+def _count_text(tokens: list[bytes]) -> str:
+    found = "1 value" if len(tokens) == 1 else f"{len(tokens)} values"
+    return f"{found}: {shown_line(b' '.join(tokens))!r}"
+
+
+def _count_reason(tokens: list[bytes]) -> str:
+    """Why a line of this many values is none of those that are known."""
+    if len(tokens) == 6:
+        return (
+            f"{_count_text(tokens)}; a box and a confidence is a prediction, not an annotation; "
+            "expected 5. Remove the last column if it is to be taken"
+        )
+    reason = f"{_count_text(tokens)}; expected 5 for a box, or 7, 9, 11, ... for an outline"
+    if len(tokens) > 6:
+        reason += ". If these are keypoints, say how many in data.yaml, as kpt_shape"
+    return reason
