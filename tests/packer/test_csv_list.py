@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer.errors import SourceError
-from packer.sources.csv_list import posix_form, read_columns, scan
+from packer.sources.csv_list import read_columns, scan
 from packer.sources.items import Scan
+from packer.sources.list_files import split_in_name
+from packer.sources.listed_pictures import posix_form
 from packer.sources.source import SourceOptions
 from readers.store.schema import Field
 
@@ -97,7 +99,7 @@ def test_a_split_column_is_read(tmp_path):
 
 
 def test_paths_are_looked_for_beside_the_list_and_then_under_the_root(tmp_path):
-    """The item can be read from the scan's root in either case; `..` is the user's own word."""
+    """The item can be read from the scan's root in either case; a picture has one key."""
     lists, pictures = tmp_path / "lists", tmp_path / "pictures"
     write_files(lists, "a.png", "both.png")
     write_files(pictures, "sub/b.png", "both.png")
@@ -107,8 +109,8 @@ def test_paths_are_looked_for_beside_the_list_and_then_under_the_root(tmp_path):
         ("a.png", "x"),
         ("sub/b.png", "x"),
         ("both.png", "x"),
-        ("../pictures/sub/b.png", "y"),
     ]
+    assert reasons(found) == {"list.csv, line 5": "listed twice (first in line 3)"}
     assert [
         os.path.realpath(os.path.join(os.fsencode(found.root), i.path)) for i in found.items
     ] == [
@@ -117,7 +119,6 @@ def test_paths_are_looked_for_beside_the_list_and_then_under_the_root(tmp_path):
             lists / "a.png",
             pictures / "sub/b.png",
             lists / "both.png",
-            pictures / "sub/b.png",
         )
     ]
     assert found.root == pictures
@@ -175,19 +176,214 @@ def test_windows_paths_get_slashes_unless_a_file_is_called_that(tmp_path):
     assert [item.key for item in found.items] == [b"a/1.png", b"a\\2.png"]
 
 
+def test_paths_that_leave_the_raw_folder_are_rejects(tmp_path):
+    """A list may name a file inside by its full path, and none outside."""
+    write_files(tmp_path, "raw/a.png", "out.png")
+    text = f"path,label\n../out.png,x\n{tmp_path}/out.png,x\n{tmp_path}/raw/a.png,x\n/a.png,x\n"
+    found = scan_text(tmp_path / "raw", text)
+    assert [(item.key, item.path) for item in found.items] == [(b"a.png", b"a.png")]
+    outside = f"lies outside of {tmp_path}/raw; expected a file inside"
+    assert outside in reasons(found)["list.csv, line 2"]
+    assert outside in reasons(found)["list.csv, line 3"]
+    assert reasons(found)["list.csv, line 5"].startswith("/a.png not found")
+    (tmp_path / "link").symlink_to(tmp_path / "raw")
+    assert len(scan(tmp_path / "link", SourceOptions()).items) == 1
+
+
+def test_ids_without_extension_name_the_one_picture_of_that_stem(tmp_path):
+    """An id that fits two pictures is a reject; the whole name of a file is that file."""
+    write_files(tmp_path, "1.jpg", "2.png", "2.jpg", "v1.5.png", "5", "1.txt", ".3.png")
+    found = scan_text(tmp_path, "image_id,label\n1,a\n2,a\nv1.5,b\n5,b\n3,a\n1.jpg,a\n")
+    assert labelled(found) == [("1.jpg", "a"), ("v1.5.png", "b"), ("5", "b")]
+    assert reasons(found) == {
+        "list.csv, line 3": "several pictures fit 2: 2.jpg, 2.png; expected one. Rename one of "
+        "them",
+        "list.csv, line 6": f"3 not found; looked in {tmp_path}",
+        "list.csv, line 7": "listed twice (first in line 2)",
+    }
+
+
+def test_a_name_in_another_unicode_form_is_found(tmp_path):
+    """Archives made on macOS decompose names; the key is the name that the file has."""
+    decomposed = "cafe\u0301.png"
+    write_files(tmp_path, decomposed)
+    found = scan_text(tmp_path, "path,label\ncaf\u00e9.png,a\n")
+    assert [item.key.decode() for item in found.items] == [decomposed]
+
+
+def test_one_column_for_each_class_gives_lists_of_labels(tmp_path):
+    """Headers have blanks in such lists; classes stand in the order of the columns."""
+    write_files(tmp_path, "train/1.png", "train/2.png", "val/3.png")
+    (tmp_path / "train/_classes.csv").write_text("filename, b, a\n1.png, 1, 0\n2.png, 1, 1\n")
+    (tmp_path / "val/_classes.csv").write_text("filename, b, a\n3.png, 0, 0\n")
+    found = scan(tmp_path, SourceOptions())
+    assert [(item.key, item.values) for item in found.items] == [
+        (b"train/1.png", {"labels": [0], "split": 0}),
+        (b"train/2.png", {"labels": [0, 1], "split": 0}),
+        (b"val/3.png", {"labels": [], "split": 1}),
+    ]
+    assert (found.classes, found.splits) == (("b", "a"), ("train", "val"))
+    assert found.fields[0] == Field(
+        name="labels", kind="label", dtype="int64", shape=(None,), names=("b", "a")
+    )
+    assert not any("exactly one class" in note for note in found.notes)
+    assert "one list for each split: train/_classes.csv (train), val/_classes.csv (val)" in (
+        found.notes
+    )
+
+
+def test_one_hot_lists_stay_lists_of_labels(tmp_path):
+    """One 1 in each row proves nothing about the next row, and a note says so."""
+    write_files(tmp_path, "1.png", "2.png", "3.png")
+    found = scan_text(tmp_path, "path,a,b,x\n1.png,1,0,7\n2.png,0,1,8\n3.png,0,1\n")
+    assert [item.values for item in found.items] == [{"labels": [0]}, {"labels": [1]}]
+    assert any("every picture has exactly one class" in note for note in found.notes)
+    assert "columns not read: 'x'" in found.notes
+
+
+def test_a_row_without_0_or_1_is_a_reject(tmp_path):
+    """The first rows decide what the columns are; a later one cannot change that."""
+    write_files(tmp_path, *(f"{n}.png" for n in range(101)))
+    rows = "".join(f"{n}.png,{n % 2},1\n" for n in range(100))
+    found = scan_text(tmp_path, f"path,a,b\n{rows}100.png,2,0\n")
+    assert len(found.items) == 100
+    assert reasons(found) == {"list.csv, line 102": "column 'a' has '2'; expected 0 or 1"}
+
+
+def test_minus_one_means_no_where_there_is_no_zero(tmp_path):
+    """CelebA writes -1 and 1. Beside zeros, -1 may mean "not known" and is a reject."""
+    write_files(tmp_path, "1.png", "2.png")
+    found = scan_text(tmp_path, "image_id,Bald,Hat\n1.png,-1,1\n2.png,-1,-1\n")
+    assert [item.values["labels"] for item in found.items] == [[1], []]
+    found = scan_text(tmp_path, "image_id,Bald,Hat\n1.png,-1,1\n2.png,0,1\n")
+    assert reasons(found) == {"list.csv, line 2": "column 'Bald' has '-1'; expected 0 or 1"}
+
+
+def test_given_classes_decide_the_labels(tmp_path):
+    """A class that is not among them is a reject."""
+    write_files(tmp_path, "1.png", "2.png")
+    (tmp_path / "list.csv").write_text("path,label\n1.png,b\n2.png,c\n")
+    found = scan(tmp_path, SourceOptions(classes=("b", "a")))
+    assert [item.values for item in found.items] == [{"label": 0}]
+    assert found.classes == ("b", "a")
+    assert reasons(found) == {"list.csv, line 3": "class 'c' is not one of --classes"}
+
+
+def test_digits_are_names_unless_they_are_said_to_be_positions(tmp_path):
+    """As names, 10 sorts before 2; as positions, a class without pictures keeps its place."""
+    write_files(tmp_path, "1.png", "2.png", "3.png")
+    (tmp_path / "list.csv").write_text("path,label\n1.png,10\n2.png,2\n3.png,x\n")
+    found = scan_text(tmp_path, "path,label\n1.png,10\n2.png,2\n", "digits.csv")
+    assert (found.classes, [i.values["label"] for i in found.items]) == (("10", "2"), [0, 1])
+    assert any("--label-is-index" in note for note in found.notes)
+    options = SourceOptions(label_is_index=True)
+    (tmp_path / "huge.csv").write_text(f"path,label\n1.png,1\n2.png,{10**30}\n3.png,9999999\n")
+    assert scan(tmp_path / "huge.csv", options).classes == ("0", "1")
+    found = scan(tmp_path / "list.csv", options)
+    assert found.classes == tuple(map(str, range(11)))
+    assert [i.values["label"] for i in found.items] == [10, 2]
+    assert "whole number in [0, 1000000)" in reasons(found)["list.csv, line 4"]
+    options = SourceOptions(label_is_index=True, classes=("a", "b", "c"))
+    found = scan(tmp_path / "list.csv", options)
+    assert labelled(found) == [("2.png", "c")]
+    assert reasons(found)["list.csv, line 2"] == (
+        "label 10 is not in [0, 3), the positions of --classes"
+    )
+
+
+def test_masks_and_captions(tmp_path):
+    """A mask is a file beside the picture; a picture whose mask is missing is a reject."""
+    write_files(tmp_path, "1.png", "2.png", "3.png", "masks/1.png")
+    found = scan_text(
+        tmp_path, 'image,mask_path,caption\n1.png,masks/1.png,"a, cat"\n2.png,masks/2.png,x\n'
+    )
+    (item,) = found.items
+    assert item.values == {"caption": "a, cat"}
+    assert (item.masks["mask"].path, item.masks["mask"].byte_count) == (b"masks/1.png", 11)
+    assert found.fields == (
+        Field(name="mask", kind="mask", dtype="uint8", shape=(None, None)),
+        Field(name="caption", kind="text"),
+    )
+    assert reasons(found) == {
+        "list.csv, line 3": f"mask masks/2.png not found; looked in {tmp_path}"
+    }
+    found = scan(tmp_path, SourceOptions())
+    assert found.ignored.counts == {"not named by the annotations": 1}
+    assert found.ignored.examples["not named by the annotations"] == ["3.png"]
+
+
+def test_outlines_are_not_dropped(tmp_path):
+    """A list that holds outlines is refused by name: without them it would lose its masks."""
+    with pytest.raises(SourceError, match="columns 'EncodedPixels' hold outlines"):
+        scan_text(tmp_path, "image,EncodedPixels,label\n")
+
+
+def test_files_that_no_list_names_are_counted(tmp_path):
+    """In a raw folder, what is not packed is ignored by reason; the list itself is not counted."""
+    write_files(tmp_path, "1.png", "sub/2.png", "readme.md")
+    (tmp_path / "list.csv").write_text("path,label\n1.png,a\n")
+    (tmp_path / "stats.csv").write_text("id,mean\n1,2\n")
+    found = scan(tmp_path, SourceOptions())
+    assert found.ignored.counts == {
+        "not a picture": 1,
+        "not named by the annotations": 1,
+        "list that was not read": 1,
+    }
+    assert any(note.startswith("1 picture not packed, not named") for note in found.notes)
+
+
+def test_a_dead_link_that_a_list_names_is_one_reject(tmp_path):
+    """The walk and the list both meet it; it is one picture."""
+    (tmp_path / "1.png").symlink_to("gone.png")
+    (tmp_path / "2.png").symlink_to("gone.png")
+    (tmp_path / "list.csv").write_text("path,label\n1.png,a\n")
+    assert [(r.key, r.path) for r in scan(tmp_path, SourceOptions()).rejects] == [
+        (b"1.png", "list.csv, line 2"),
+        (b"2.png", "2.png"),
+    ]
+
+
+def test_lists_of_one_split_are_not_added_up(tmp_path):
+    """Two lists of one split may be versions of one another; a user has to say which."""
+    write_files(tmp_path, "1.png")
+    for name in ("train_a.csv", "train_b.csv"):
+        (tmp_path / name).write_text("path,label\n1.png,a\n")
+    with pytest.raises(SourceError, match=r"found train_a\.csv, train_b\.csv; expected"):
+        scan(tmp_path, SourceOptions())
+
+
 @pytest.mark.parametrize(
-    "columns", ["xmin,xmax,ymin,ymax", "x1,y1,x2,y2", "bbox", "X_Min", "Boxes"]
+    ("name", "split"),
+    [
+        ("train.csv", "train"),
+        ("oidv6-Validation-bbox.csv", "Validation"),
+        ("train_val.csv", None),
+        ("trainees.csv", None),
+    ],
 )
-def test_boxes_are_not_dropped(columns, tmp_path):
-    """A list that holds boxes is refused by name: as a list of labels it would lose them."""
-    with pytest.raises(SourceError, match=f"columns '{columns[:2]}.* lists of boxes are not read"):
-        scan_text(tmp_path, f"filename,{columns},class\n")
+def test_the_one_split_in_a_name(name, split):
+    """A word of the name, and no part of one."""
+    assert split_in_name(Path(name)) == split
 
 
-def test_masks_are_not_dropped(tmp_path):
-    """A list that pairs pictures with masks is refused by name."""
-    with pytest.raises(SourceError, match="columns 'mask_path' hold masks"):
-        scan_text(tmp_path, "image,mask_path,label\n")
+def test_lists_of_splits_lie_side_by_side(tmp_path):
+    """Each has its split in its name; a picture of both is packed once."""
+    write_files(tmp_path, "1.png", "2.png", "3.png")
+    (tmp_path / "train-export.csv").write_text("path,label\n3.png,a\n1.png,a\n")
+    (tmp_path / "test-export.csv").write_text("path,label\n2.png,b\n1.png,b\n")
+    found = scan(tmp_path, SourceOptions())
+    assert found.splits == ("train", "test")
+    assert [(i.key, i.values) for i in found.items] == [
+        (b"2.png", {"label": 1, "split": 1}),
+        (b"1.png", {"label": 1, "split": 1}),
+        (b"3.png", {"label": 0, "split": 0}),
+    ]
+    assert reasons(found) == {
+        "train-export.csv, line 3": "listed twice (first in test-export.csv, line 3)"
+    }
+    (tmp_path / "train-export.csv").write_text("path,caption\n1.png,a\n")
+    with pytest.raises(SourceError, match=r"train-export\.csv holds no labels, and test-export"):
+        scan(tmp_path, SourceOptions())
 
 
 @pytest.mark.parametrize(
@@ -195,7 +391,7 @@ def test_masks_are_not_dropped(tmp_path):
     [
         ("", "the header has nothing; expected a column of paths, called one of path, "),
         ("name,label\n1.png,a\n", "the header has 'name', 'label'; expected a column of paths"),
-        ("path,0,1\n1.png,0,1\n", "the header has 'path', '0', '1'; expected a column of labels"),
+        ("path,0,1\n1.png,0,2\n", "the header has 'path', '0', '1'; expected a column of labels"),
         ("path,label\n", "the list has a header and no rows"),
         ('path,label\n1.png,"a\n2.png,b\n', r"list\.csv, line 2: not CSV: .*unclosed quote"),
         ("path,label\n".encode("utf-16"), "the list is UTF-16. Save it as CSV in UTF-8"),
