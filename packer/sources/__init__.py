@@ -7,9 +7,10 @@ import os
 from pathlib import Path
 
 from packer.errors import SourceError
-from packer.sources import csv_list, flat, imagefolder
-from packer.sources.detect import Detection, detect, nothing_found
+from packer.sources import flat, imagefolder
+from packer.sources.detection.detect import Detection, detect, nothing_found
 from packer.sources.items import Ignored, RawItem, Reject, Scan
+from packer.sources.lists import csv_list
 from packer.sources.only_split import only_split
 from packer.sources.source import AUTO_FORMAT, Source, SourceOptions
 from packer.sources.walk import PICTURE_TYPES, readable_path

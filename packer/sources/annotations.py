@@ -6,6 +6,7 @@ becomes of it when the picture is turned, resized and cut is the work of `packer
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -74,6 +75,24 @@ _DECODER = msgspec.msgpack.Decoder(Annotations)
 def pack_annotations(annotations: Annotations) -> bytes:
     """The bytes that a raw item carries: a tenth of the memory of the objects."""
     return _ENCODER.encode(annotations)
+
+
+def pack_object(raw_object: RawObject) -> bytes:
+    """One object, for `join_objects`: where those of an image lie far apart in their file."""
+    return _ENCODER.encode(raw_object)
+
+
+def join_objects(objects: Sequence[bytes], size: tuple[int, int] | None) -> bytes:
+    """What `pack_annotations` makes of objects that were packed one by one, in pixels."""
+    return _ENCODER.encode(_Packed(objects=list(map(msgspec.Raw, objects)), size=size))
+
+
+class _Packed(msgspec.Struct, array_like=True, kw_only=True):
+    """`Annotations`, attribute for attribute, of objects that are bytes already."""
+
+    objects: list[msgspec.Raw]
+    size: tuple[int, int] | None
+    is_relative: bool = False
 
 
 def unpack_annotations(data: bytes) -> Annotations:

@@ -16,7 +16,7 @@ from packer.sources.items import Scan
 from packer.sources.source import SourceOptions
 from packer.sources.text_pairs import ParsedLine, TextLayout, read_numbers, scan_text_pairs
 from packer.sources.walk import readable_path
-from packer.sources.yolo_yaml import YAML_EXTENSIONS, declares_yolo, read_data_yaml
+from packer.sources.yolo.data_yaml import YAML_EXTENSIONS, declares_yolo, read_data_yaml
 from readers.store.schema import Field
 
 name = "dota"

@@ -11,8 +11,8 @@ from PIL import Image
 
 from packer.errors import SourceError
 from packer.masks import read_mask
-from packer.sources import cityscapes
 from packer.sources.items import Scan
+from packer.sources.masks import cityscapes
 from packer.sources.source import SourceOptions
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from packer.errors import SourceError
 from packer.sources.annotations import object_fields, unpack_annotations
-from packer.sources.csv_list import scan
 from packer.sources.items import Scan
+from packer.sources.lists.csv_list import scan
 from packer.sources.source import SourceOptions
 
 

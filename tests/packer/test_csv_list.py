@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer.errors import SourceError
-from packer.sources.csv_list import read_columns, scan
 from packer.sources.items import Scan
-from packer.sources.list_files import split_in_name
-from packer.sources.listed_pictures import posix_form
+from packer.sources.lists.csv_list import read_columns, scan
+from packer.sources.lists.files import split_in_name
+from packer.sources.lists.pictures import posix_form
 from packer.sources.source import SourceOptions
 from readers.store.schema import Field
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from packer.errors import SourceError
 from packer.sources import cvat
 from packer.sources.annotations import Annotations, object_fields, unpack_annotations
-from packer.sources.cvat_shapes import read_shape
+from packer.sources.cvat.shapes import read_shape
 from packer.sources.items import Reject, Scan
 from packer.sources.source import SourceOptions
 from packer.sources.splits import split_field

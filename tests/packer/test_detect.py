@@ -9,8 +9,8 @@ import pytest
 
 from packer.errors import SourceError
 from packer.sources import SOURCES, SourceOptions, detect, scan_source
-from packer.sources.evidence import NOT_READ_YET
-from packer.sources.json_outline import read_json_outline
+from packer.sources.detection.evidence import NOT_READ_YET
+from packer.sources.detection.json_outline import read_json_outline
 from packer.sources.walk import PICTURE_TYPES
 
 COCO = json.dumps(

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from packer.report import content_sha256
 from packer.info import describe, info
+from packer.report import content_sha256
 from readers.store.errors import StoreNotFoundError
 from readers.store.manifest import read_manifest
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from packer.errors import SourceError
-from packer.sources import jsonl_list, parquet_list, parquet_table, txt_list
 from packer.sources.annotations import unpack_annotations
 from packer.sources.items import Scan
+from packer.sources.lists import jsonl_list, parquet_list, parquet_table, txt_list
 from packer.sources.source import SourceOptions
 
 

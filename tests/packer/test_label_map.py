@@ -8,7 +8,7 @@ import pytest
 
 from packer.errors import SourceError
 from packer.masks import NO_COLOR
-from packer.sources.label_map import find_label_maps, is_label_map_name, read_label_map
+from packer.sources.masks.label_map import find_label_maps, is_label_map_name, read_label_map
 
 NAMES = ("background", "road", "traffic light")
 COLORS = ((0, 0, 0), (128, 64, 128), (250, 170, 30))

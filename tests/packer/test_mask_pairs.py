@@ -12,9 +12,9 @@ from PIL import Image
 
 from packer.errors import SourceError
 from packer.masks import read_mask
-from packer.sources import mask_pairs
 from packer.sources.items import Scan
-from packer.sources.mask_names import role_of, stems_of_mask, stems_of_picture
+from packer.sources.masks import mask_pairs
+from packer.sources.masks.names import role_of, stems_of_mask, stems_of_picture
 from packer.sources.source import SourceOptions
 
 SMALL = np.array([[0, 1], [2, 2]], np.uint8)

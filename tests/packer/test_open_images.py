@@ -9,7 +9,7 @@ import pytest
 from packer.errors import SourceError
 from packer.sources.annotations import RawObject, object_fields, unpack_annotations
 from packer.sources.items import Scan
-from packer.sources.open_images import scan
+from packer.sources.lists.open_images import scan
 from packer.sources.source import SourceOptions
 
 HEADER = (

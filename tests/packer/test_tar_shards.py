@@ -17,7 +17,7 @@ from packer.containers import Containers
 from packer.errors import SourceError
 from packer.sources.items import Scan
 from packer.sources.source import SourceOptions
-from packer.sources.tar_shards import scan
+from packer.sources.tar import scan
 from readers.store.errors import ImageError
 from readers.store.schema import Field
 

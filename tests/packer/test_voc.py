@@ -13,7 +13,7 @@ from packer.sources.annotations import Annotations, object_fields, unpack_annota
 from packer.sources.items import Reject, Scan
 from packer.sources.source import SourceOptions
 from packer.sources.splits import split_field
-from packer.sources.voc_masks import VOC_CLASSES, voc_colors
+from packer.sources.voc.masks import VOC_CLASSES, voc_colors
 from readers.store.schema import Field
 
 

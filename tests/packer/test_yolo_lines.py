@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packer.sources.yolo_lines import LabelFile, LineRules, read_label_file
+from packer.sources.yolo.lines import LabelFile, LineRules, read_label_file
 
 RULES = LineRules(task=None, class_names=("ant", "bee"), labels={b"0": 0, b"1": 1})
 POSE = replace(RULES, task="pose", keypoint_shape=(2, 3))

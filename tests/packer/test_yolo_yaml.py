@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from packer.errors import SourceError
-from packer.sources.yolo_yaml import DataYaml, declares_yolo, read_data_yaml
+from packer.sources.yolo.data_yaml import DataYaml, declares_yolo, read_data_yaml
 
 
 def read(folder: Path, text: str | bytes) -> DataYaml:

@@ -1,0 +1,1 @@
+"""Which layout raw data has: what speaks for each, and the decision."""

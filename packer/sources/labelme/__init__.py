@@ -1,0 +1,192 @@
+"""LabelMe: a JSON file for each picture, or the XML of the old web tool of MIT."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from packer.errors import SourceError
+from packer.sources.annotations import Annotations, object_fields, pack_annotations
+from packer.sources.class_names import class_names
+from packer.sources.items import RawItem, Reject, Scan
+from packer.sources.labelme.files import read_labelme
+from packer.sources.named_objects import label_objects, pack_named
+from packer.sources.pairing import PictureIndex, split_path
+from packer.sources.sidecars import (
+    NO_PICTURE_HERE,
+    Pairs,
+    lost_reason,
+    pair_files,
+    splits_by_folder,
+)
+from packer.sources.source import SourceOptions
+from packer.sources.splits import ordered_splits, split_field
+from packer.sources.walk import Picture, Tree, readable_path, walk
+from packer.wording import count_text, names_text
+
+name = "labelme"
+
+OTHER_FILE = "file without a picture that is no LabelMe"
+
+
+def scan(raw: Path, options: SourceOptions) -> Scan:
+    """Pictures with the shapes of their files, in order of their paths.
+
+    A file and its picture have the same name; what `imagePath` says is not used. Polygons and
+    circles keep their outlines, a circle as a polygon within a quarter pixel. Points and lines have
+    no area and are rejected one by one. Classes are sorted by code point; folders that all have
+    names of splits are splits. A picture without a file, where others have one, is one without
+    objects.
+
+    Raises:
+        SourceError: No picture has a file of LabelMe.
+    """
+    tree = walk(raw, (b".json", b".xml"))
+    index = PictureIndex(tree)
+    files = [file for folder in tree.folders.values() for file in folder.annotation_files]
+    pairs = pair_files(tree, index, files)
+    if not pairs.file_of and not pairs.rejects:
+        raise SourceError(_nothing_reason(raw, files, pairs))
+    pictures = _pictures(tree, index, pairs)
+    content = _read_files(raw, pictures, pairs)
+    _lost_files(raw, tree, pairs, content)
+
+    classes = class_names(content.classes, options.classes)
+    split_of = splits_by_folder({split_path(picture.path)[0] for picture in pictures})
+    splits = ordered_splits(split_of.values())
+    background = pack_annotations(Annotations())
+    items = []
+    background_count = 0
+    for picture in pictures:
+        path = picture.path
+        if path in pairs.file_of and path not in content.found:
+            continue  # Its file is rejected.
+        annotations = background
+        if path in content.found:
+            objects, size = content.found[path]
+            labelled = label_objects(objects, path, classes, content.annotation_rejects)
+            annotations = pack_annotations(Annotations(objects=labelled, size=size))
+        else:
+            background_count += 1
+        values = {"split": splits.index(split_of[split_path(path)[0]])} if splits else {}
+        items.append(RawItem(path, path, picture.byte_count, picture.mtime_ns, values, annotations))
+    if background_count:
+        content.notes.append(
+            f"{count_text(background_count, 'picture')} without a file of LabelMe: packed as "
+            "pictures without objects"
+        )
+    aside = tree.ignored.counts.get(NO_PICTURE_HERE, 0)
+    if aside:
+        shown = names_text(tree.ignored.examples[NO_PICTURE_HERE][:1])
+        content.notes.append(
+            f"{count_text(aside, 'picture')} not packed, {NO_PICTURE_HERE}; the first is {shown}"
+        )
+    names = ["boxes", "labels"]
+    if content.has_outlines:
+        names.append("masks")
+    if content.has_attributes:
+        names.append("attributes")
+    return Scan(
+        format=name,
+        root=raw,
+        items=items,
+        classes=classes.names,
+        splits=splits,
+        fields=(
+            *object_fields(classes.names, tuple(names)),
+            *((split_field(splits),) if splits else ()),
+        ),
+        rejects=[*tree.rejects, *pairs.rejects, *content.rejects],
+        annotation_rejects=content.annotation_rejects,
+        ignored=tree.ignored,
+        notes=content.notes,
+    )
+
+
+@dataclass
+class _Content:
+    """What all files say; objects of each picture are packed, and stand beside its size."""
+
+    found: dict[bytes, tuple[bytes, tuple[int, int] | None]] = field(default_factory=dict)
+    classes: set[str] = field(default_factory=set)
+    has_outlines: bool = False
+    has_attributes: bool = False
+    rejects: list[Reject] = field(default_factory=list)
+    annotation_rejects: list[Reject] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def _pictures(tree: Tree, index: PictureIndex, pairs: Pairs) -> list[Picture]:
+    """Pictures that become samples; the others, such as masks, become ignored files."""
+    pictures = []
+    for picture in index.rest():
+        if split_path(picture.path)[0] in pairs.folders:
+            pictures.append(picture)
+        else:
+            tree.ignored.add(NO_PICTURE_HERE, readable_path(picture.path))
+    return pictures
+
+
+def _read_files(raw: Path, pictures: list[Picture], pairs: Pairs) -> _Content:
+    content = _Content()
+    deleted_count = mask_file_count = 0
+    for picture in pictures:
+        file = pairs.file_of.get(picture.path)
+        if file is None:
+            continue
+        place = readable_path(file)
+        try:
+            found = read_labelme(os.path.join(os.fsencode(raw), file), place)
+        except ValueError as error:
+            content.rejects.append(Reject(key=picture.path, path=place, reason=str(error)))
+            continue
+        for path, reason in found.rejects:
+            reject = Reject(key=picture.path, path=path, reason=reason)
+            content.annotation_rejects.append(reject)
+        for named in found.objects:
+            content.classes.add(named.class_name)
+            content.has_outlines |= bool(named.object.polygons)
+            content.has_attributes |= bool(named.object.attributes)
+        deleted_count += found.deleted_count
+        mask_file_count += found.mask_file_count
+        content.found[picture.path] = (pack_named(found.objects), found.size)
+    if deleted_count:
+        deleted = count_text(deleted_count, "object")
+        content.notes.append(f"{deleted} marked as deleted in the tool: not packed")
+    if mask_file_count:
+        masked = count_text(mask_file_count, "object")
+        content.notes.append(
+            f"{masked} with a mask file for an outline: packed as boxes, without outline"
+        )
+    return content
+
+
+def _lost_files(raw: Path, tree: Tree, pairs: Pairs, content: _Content) -> None:
+    """Reject files whose picture is not there; files of another kind are ignored."""
+    for file, looked in pairs.lost.items():
+        place = readable_path(file)
+        try:
+            found = read_labelme(os.path.join(os.fsencode(raw), file), place)
+        except ValueError:
+            tree.ignored.add(OTHER_FILE, place)
+            continue
+        reason = lost_reason(file, looked, found.object_count)
+        if found.holds_picture:
+            reason += (
+                ". The picture is inside of the file (imageData), which is not read from there: "
+                "export it beside the file"
+            )
+        content.rejects.append(Reject(key=b"", path=place, reason=reason))
+
+
+def _nothing_reason(raw: Path, files: list[bytes], pairs: Pairs) -> str:
+    place = readable_path(os.fsencode(raw))
+    found = count_text(len(files), "JSON or XML file")
+    if not files:
+        return f"{place}: no JSON or XML file; expected one of LabelMe beside each picture."
+    file, looked = next(iter(pairs.lost.items()))
+    return (
+        f"{place}: {found} such as {readable_path(file)}, and no picture of the same name; looked "
+        f"in {looked}. Expected the picture there, or in a folder such as images/ beside it."
+    )

@@ -1,0 +1,1 @@
+"""Lists of pictures: tables with a column of paths."""

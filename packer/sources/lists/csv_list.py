@@ -1,0 +1,55 @@
+"""CSV and TSV files that list pictures: with a label, labels, boxes, a mask or a caption each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from packer.sources.items import Scan
+from packer.sources.lists.columns import PATH_COLUMNS, Columns
+from packer.sources.lists.csv_table import csv_table, read_columns, read_rows
+from packer.sources.lists.files import find_lists
+from packer.sources.lists.pictures import is_there, picture_folders
+from packer.sources.lists.scan import scan_lists
+from packer.sources.source import SourceOptions
+
+__all__ = [
+    "LIST_EXTENSIONS",
+    "PATH_COLUMNS",
+    "Columns",
+    "find_list",
+    "is_there",
+    "name",
+    "picture_folders",
+    "read_columns",
+    "read_rows",
+    "scan",
+]
+
+name = "csv"
+
+LIST_EXTENSIONS = (".csv", ".tsv")
+
+
+def scan(raw: Path, options: SourceOptions) -> Scan:
+    """The pictures that a CSV or TSV file names, or one for each split; see `scan_lists`.
+
+    Args:
+        raw: The list, or a folder with exactly one, or one for each split.
+        options: `root` is where pictures are that do not lie beside the list.
+
+    Raises:
+        SourceError: There is no list, or more than one, or it is not clear what it says.
+    """
+    lists = find_lists(raw, LIST_EXTENSIONS, csv_table, ".csv or .tsv file that lists pictures")
+    extensions = tuple(extension.encode() for extension in LIST_EXTENSIONS)
+    return scan_lists(name, raw, lists, options, extensions=extensions)
+
+
+def find_list(raw: Path) -> Path:
+    """The list that `raw` is, or the one readable list in it.
+
+    Raises:
+        SourceError: There is none, or more than one.
+    """
+    lists = find_lists(raw, LIST_EXTENSIONS, csv_table, ".csv or .tsv file that lists pictures")
+    return lists[0].table.path

@@ -1,0 +1,427 @@
+"""What lists of pictures say, whatever kind of file they are: the scan that these sources share.
+
+What a list holds is decided by the names of its columns:
+
+    columns of a box               objects: several rows of one picture are its boxes
+    a column `labels`              several labels for each picture
+    a column `label`               one label for each picture
+    no such column, but two or
+    more that hold only 0 and 1    several labels for each picture, by the names of the columns
+    a mask or a caption alone      pictures without labels
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from packer.errors import SourceError
+from packer.sources.annotations import object_fields
+from packer.sources.items import Ignored, RawItem, Reject, Scan
+from packer.sources.lists.columns import LABEL_COLUMNS, PATH_COLUMNS, BoxColumns, Columns
+from packer.sources.lists.files import ListFile
+from packer.sources.lists.flags import flag_columns
+from packer.sources.lists.labels import ListLabels
+from packer.sources.lists.objects import check_forms, decide_form, label_position
+from packer.sources.lists.pictures import ListedFiles
+from packer.sources.lists.rows import Content, ListImage, ListsRead, row_reader
+from packer.sources.source import SourceOptions
+from packer.sources.splits import ordered_splits, split_field
+from packer.sources.walk import PICTURE_TYPES, Picture, Tree, readable_path, walk
+from packer.wording import count_text
+from readers.store.schema import Field
+from readers.store.splits import SPLITS_MAX
+
+NOT_NAMED = "not named by the annotations"
+LIST_NOT_READ = "list that was not read"
+
+
+def scan_lists(
+    name: str,
+    raw: Path,
+    lists: Sequence[ListFile],
+    options: SourceOptions,
+    *,
+    inside: Sequence[bytes] = (),
+    extensions: tuple[bytes, ...] = (),
+    also_read: Sequence[Path] = (),
+) -> Scan:
+    """The pictures that lists name, in their order, each with what its rows say.
+
+    Every value of a text list is text, as written, but for blanks around it: `007`, `NA` and `1e3`
+    stay what they are. Classes are sorted by code point, splits by meaning. What cannot be used is
+    a reject that names its row.
+
+    Args:
+        name: Of the source.
+        raw: The list or the raw folder.
+        lists: From `find_lists`.
+        options: `root` is where pictures are that do not lie beside their list.
+        inside: Folders in the raw folder where pictures may lie as well.
+        extensions: Of lists; those in the raw folder that were not read are counted.
+        also_read: Other files of these extensions that were read.
+
+    Raises:
+        SourceError: The columns name no picture or say nothing about it, or not in a way that has
+            one meaning.
+    """
+    flags = [flag_columns(entry.table) for entry in lists]
+    content = _content(lists, flags, options)
+    tree = walk(raw, extensions) if raw.is_dir() else None
+    known: dict[bytes, Picture] = {}
+    if tree is not None:
+        known = {p.path: p for folder in tree.folders.values() for p in folder.pictures}
+    raw_folder = raw if tree is not None else raw.parent
+    if content == "flags":
+        options = replace(options, label_is_index=False)  # Labels are the names of columns.
+    state = ListsRead(
+        content, ListedFiles(raw_folder, options.root, inside, known), ListLabels(options)
+    )
+    row_count = 0
+    for number, (entry, columns) in enumerate(zip(lists, flags, strict=True)):
+        read = row_reader(state, number, entry, columns)
+        for row in entry.table.rows():
+            row_count += 1
+            read(*row)
+    if not row_count:
+        shown = readable_path(os.fsencode(lists[0].table.path))
+        raise SourceError(
+            f"{shown}: the list has a header and no rows; expected one row for each picture."
+        )
+    notes = _column_notes(lists, flags, content, tree is None)
+    if tree is not None and options.root is not None and not _is_inside(options.root, raw):
+        shown = readable_path(os.fsencode(options.root))
+        notes.append(f"files in {shown} that the list does not name were not looked at")
+    read_paths = [*(entry.table.path for entry in lists), *also_read]
+    return _scan_of(name, raw, lists, state, tree, read_paths, notes)
+
+
+def _scan_of(
+    name: str,
+    raw: Path,
+    lists: Sequence[ListFile],
+    state: ListsRead,
+    tree: Tree | None,
+    read_paths: Sequence[Path],
+    notes: list[str],
+) -> Scan:
+    """Items and fields of all that was read."""
+    images, content = state.images, state.content
+    if content == "flags":
+        classes = state.labels.in_order_of_columns()
+    else:
+        classes = state.labels.classes()
+        notes += state.labels.notes()
+    label_of = state.labels.labels(classes)
+    if content == "objects" and all(label_position(entry.table.columns) is None for entry in lists):
+        notes.append(f"boxes have no class and are all taken for {classes[0]!r}, the only one")
+    if content == "flags" and images and state.one_positive:
+        notes.append(
+            "every picture has exactly one class; kept as a list of labels, since another could "
+            "have several"
+        )
+    splits = _splits(lists, images)
+    packed: list[bytes] = []
+    choices: dict[str, str] = {}
+    if content == "objects":
+        boxes, box_notes, choices = _decided_boxes(lists, state)
+        notes += box_notes
+        packed = state.objects.pack(
+            [image.size for image in images],
+            boxes,
+            label_of,
+            [f"{entry.shown}, {entry.table.unit}" for entry in lists],
+        )
+        background_count = len(images) - state.objects.image_count
+        if background_count:
+            notes.append(f"{count_text(background_count, 'picture')} without boxes: background")
+    has_mask = any(entry.table.columns.mask is not None for entry in lists)
+    has_caption = any(entry.table.columns.caption is not None for entry in lists)
+    split_places = {split: n for n, split in enumerate(splits)}
+    # One dict for all items of the same values, which nobody changes.
+    shared: dict[tuple[int, int], dict[str, Any]] = {}
+    items = []
+    for n, image in enumerate(images):
+        split = split_places[image.split] if splits else 0
+        label = label_of[image.label] if content == "label" else 0
+        values = shared.get((split, label))
+        if values is None:
+            values = {"label": label} if content == "label" else {}
+            if splits:
+                values["split"] = split
+            shared[split, label] = values
+        if content in ("labels", "flags"):
+            values = {"labels": [label_of[number] for number in image.labels], **values}
+        if has_caption:
+            values = {**values, "caption": image.caption}
+        items.append(
+            RawItem(
+                image.key,
+                image.file.path,
+                image.file.byte_count,
+                image.file.mtime_ns,
+                values,
+                packed[n] if packed else b"",
+                {"mask": image.mask} if image.mask is not None else {},
+            )
+        )
+    ignored, tree_rejects, ignored_notes = _rest(raw, read_paths, state, tree)
+    return Scan(
+        format=name,
+        root=state.files.root,
+        items=items,
+        classes=classes,
+        splits=splits,
+        fields=_fields(content, classes, splits, has_mask, has_caption),
+        rejects=state.rejects + tree_rejects,
+        annotation_rejects=state.annotation_rejects,
+        ignored=ignored,
+        notes=notes + ignored_notes,
+        choices=choices,
+    )
+
+
+def _content(
+    lists: Sequence[ListFile], flags: Sequence[dict[str, int]], options: SourceOptions
+) -> Content:
+    """What the lists hold, all the same.
+
+    Raises:
+        SourceError: They hold different things, or something that would be dropped, or nothing.
+    """
+    contents = [
+        _content_of(entry, columns, options) for entry, columns in zip(lists, flags, strict=True)
+    ]
+    for entry, content in zip(lists, contents, strict=True):
+        if content != contents[0]:
+            raise SourceError(
+                f"{entry.shown} holds {_CONTENT_TEXT[content]}, and {lists[0].shown} "
+                f"{_CONTENT_TEXT[contents[0]]}; lists of splits must have the same columns. Give "
+                "the path of one list instead."
+            )
+    return contents[0]
+
+
+_CONTENT_TEXT: dict[Content, str] = {
+    "objects": "boxes",
+    "labels": "lists of labels",
+    "label": "one label a picture",
+    "flags": "one column for each class",
+    "pictures": "no labels",
+}
+
+
+def _content_of(entry: ListFile, flags: dict[str, int], options: SourceOptions) -> Content:
+    columns = entry.table.columns
+    place = readable_path(os.fsencode(entry.table.path))
+    header = ", ".join(repr(column) for column in columns.names[:20]) or "nothing"
+    if len(columns.names) > 20:
+        header += f" and {len(columns.names) - 20} more"
+    if columns.path is None:
+        cells = [column for column in columns.names if column.endswith(".bytes")]
+        way_out = "Rename the column, or add a header line."
+        if cells:
+            way_out = f"If {cells[0]!r} holds the pictures themselves, give --format hf."
+        raise SourceError(
+            f"{place}: the header has {header}; expected a column of paths, called one of "
+            f"{', '.join(PATH_COLUMNS)}. {way_out}"
+        )
+    if columns.outlines:
+        raise SourceError(
+            f"{place}: the columns {', '.join(map(repr, columns.outlines))} hold outlines, which "
+            "lists have in no common form; expected paths of mask files in a column called "
+            "'mask_path'. Without these columns, the rest of the list is read."
+        )
+    if columns.box_problem:
+        raise SourceError(
+            f"{place}: {columns.box_problem}; expected xmin, ymin, xmax and ymax in any order, or "
+            "x, y, w and h, or one column called bbox_xyxy or bbox_xywh. Rename the columns."
+        )
+    if columns.box is not None:
+        if label_position(columns) is None and (
+            options.classes is None or len(options.classes) != 1
+        ):
+            raise SourceError(
+                f"{place}: the header has {header}; expected a column with the class of each box, "
+                f"called one of {', '.join(LABEL_COLUMNS)}. Rename the column; or, if all boxes "
+                "are of one class, give its name as --classes."
+            )
+        return "objects"
+    if columns.label is not None:
+        return "label"
+    if columns.labels is not None:
+        return "labels"
+    if flags:
+        return "flags"
+    if columns.mask is None and columns.caption is None:
+        raise SourceError(
+            f"{place}: the header has {header}; expected a column of labels, called one of "
+            f"{', '.join(LABEL_COLUMNS)}, or two columns or more that hold only 0 and 1, one for "
+            "each class. Rename the column. To pack the pictures unlabelled, give their folder and "
+            "--format flat."
+        )
+    return "pictures"
+
+
+def _decided_boxes(
+    lists: Sequence[ListFile], state: ListsRead
+) -> tuple[list[BoxColumns], list[str], dict[str, str]]:
+    """How the boxes of each list are read, with notes, and what was decided by the data.
+
+    Raises:
+        SourceError: It cannot be decided, or the names of the columns cannot be right.
+    """
+    boxes = [entry.table.columns.box for entry in lists]
+    decided = [box for box in boxes if box is not None]
+    if len({box.is_relative for box in decided}) > 1:
+        raise SourceError(
+            f"{lists[0].shown} and the lists beside it have boxes in pixels and boxes relative to "
+            "the picture's size; expected one of both. Give the path of one list instead."
+        )
+    notes: list[str] = []
+    choices: dict[str, str] = {}
+    undecided = [n for n, box in enumerate(decided) if box.form == "open"]
+    if undecided:
+        values, images = state.objects.values_of(undecided)
+        known = np.array(
+            [image.size or (np.inf, np.inf) for image in state.images], np.float64
+        ).reshape(-1, 2)
+        entry = lists[undecided[0]]
+        column = entry.table.columns.names[decided[undecided[0]].positions[0]]
+        place = readable_path(os.fsencode(entry.table.path))
+        form, note = decide_form(values, known[images], column, place)
+        notes += [note] if note else []
+        choices["boxes"] = "x0 y0 x1 y1" if form == "corners" else "x y width height"
+        decided = [replace(box, form=form) if box.form == "open" else box for box in decided]
+    for n, (box, entry) in enumerate(zip(decided, lists, strict=True)):
+        values, _ = state.objects.values_of([n])
+        place = readable_path(os.fsencode(entry.table.path))
+        check_forms(values, box, entry.table.columns, place)
+    return decided, notes, choices
+
+
+def _splits(lists: Sequence[ListFile], images: Sequence[ListImage]) -> tuple[str, ...]:
+    """Names of the splits, if the lists tell any.
+
+    Raises:
+        SourceError: There are more than a store can have.
+    """
+    if not any(entry.split or entry.table.columns.split is not None for entry in lists):
+        return ()
+    splits = ordered_splits(image.split for image in images)
+    if len(splits) > SPLITS_MAX:
+        columns = lists[0].table.columns
+        raise SourceError(
+            f"{readable_path(os.fsencode(lists[0].table.path))}: column "
+            f"{columns.names[columns.split or 0]!r} names {len(splits)} splits; at most "
+            f"{SPLITS_MAX} are possible. Rename the column if it is not about splits."
+        )
+    return splits
+
+
+def _fields(
+    content: Content,
+    classes: tuple[str, ...],
+    splits: tuple[str, ...],
+    has_mask: bool,
+    has_caption: bool,
+) -> tuple[Field, ...]:
+    fields: list[Field] = []
+    if content == "objects":
+        fields += object_fields(classes)
+    elif content in ("labels", "flags"):
+        fields.append(
+            Field(name="labels", kind="label", dtype="int64", shape=(None,), names=classes)
+        )
+    elif content == "label":
+        fields.append(Field(name="label", kind="label", dtype="int64", names=classes))
+    if has_mask:
+        fields.append(Field(name="mask", kind="mask", dtype="uint8", shape=(None, None)))
+    if has_caption:
+        fields.append(Field(name="caption", kind="text"))
+    if splits:
+        fields.append(split_field(splits))
+    return tuple(fields)
+
+
+def _rest(
+    raw: Path, read_paths: Sequence[Path], state: ListsRead, tree: Tree | None
+) -> tuple[Ignored, list[Reject], list[str]]:
+    """Files of the raw folder that the lists do not name, those that cannot be read, and a note."""
+    if tree is None:
+        return Ignored(), [], []
+    base = os.path.abspath(os.fsencode(raw))
+    ignored = tree.ignored
+    read = {os.path.abspath(os.fsencode(path)) for path in read_paths}
+    count = 0
+    for folder in tree.folders.values():
+        for picture in folder.pictures:
+            if os.path.join(base, picture.path) not in state.files.taken:
+                count += 1
+                ignored.add(NOT_NAMED, readable_path(picture.path))
+        for path in folder.annotation_files:
+            if os.path.join(base, path) not in read:
+                ignored.add(LIST_NOT_READ, readable_path(path))
+    named = {reject.key for reject in state.rejects}
+    rejects = [reject for reject in tree.rejects if reject.key not in named]
+    notes = []
+    if count:
+        examples = ", ".join(ignored.examples[NOT_NAMED])
+        more = ", ..." if count > len(ignored.examples[NOT_NAMED]) else ""
+        notes.append(
+            f"{count_text(count, 'picture')} not packed, {NOT_NAMED}: {examples}{more}; "
+            f"looked for {PICTURE_TYPES}"
+        )
+    return ignored, rejects, notes
+
+
+def _is_inside(folder: Path, raw: Path) -> bool:
+    return Path(os.path.abspath(folder)).is_relative_to(os.path.abspath(raw))
+
+
+def _column_notes(
+    lists: Sequence[ListFile], flags: Sequence[dict[str, int]], content: Content, is_file: bool
+) -> list[str]:
+    """Which columns were read, and which were not."""
+    notes = []
+    told: set[tuple[str, ...]] = set()
+    for entry, of_classes in zip(lists, flags, strict=True):
+        columns = entry.table.columns
+        if columns.names in told:
+            continue
+        told.add(columns.names)
+        taken = _taken(columns, content, of_classes)
+        left = [column for n, column in enumerate(columns.names) if n not in taken]
+        shown = [repr(columns.names[position]) for position in taken]
+        named = ", ".join(shown[:20]) + (f" and {len(shown) - 20} more" if shown[20:] else "")
+        rest = "; files that the list does not name were not looked at" if is_file else ""
+        notes.append(f"columns read: {named}{rest}")
+        if left:
+            more = f" and {len(left) - 10} more" if len(left) > 10 else ""
+            notes.append(f"columns not read: {', '.join(map(repr, left[:10]))}{more}")
+    if any(entry.split for entry in lists):
+        told_by = ", ".join(f"{entry.shown} ({entry.split})" for entry in lists)
+        notes.append(f"one list for each split: {told_by}")
+    return notes
+
+
+def _taken(columns: Columns, content: Content, flags: dict[str, int]) -> list[int]:
+    """Positions of the columns that are read: path, labels and boxes first."""
+    positions: list[int | None] = [columns.path]
+    if content == "objects":
+        assert columns.box is not None
+        positions.append(label_position(columns))
+        positions += [*columns.box.positions, *(columns.size or ())]
+    elif content == "labels":
+        positions.append(columns.labels)
+    elif content == "label":
+        positions.append(columns.label)
+    elif content == "flags":
+        positions += flags.values()
+    positions += [columns.split, columns.mask, columns.caption]
+    return [position for position in positions if position is not None]

@@ -1,0 +1,387 @@
+"""Pascal VOC: an XML file for each picture, in official folders or beside the pictures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from packer.errors import SourceError
+from packer.sources.annotations import Annotations, RawObject, object_fields, pack_annotations
+from packer.sources.class_names import ClassNames, class_names
+from packer.sources.items import RawFile, RawItem, Reject, Scan
+from packer.sources.masks.label_map import find_label_maps
+from packer.sources.pairing import PictureIndex, several_reason, split_path, stem_of
+from packer.sources.sidecars import (
+    NO_PICTURE_HERE,
+    PICTURE_FOLDERS,
+    Pairs,
+    lost_reason,
+    pair_files,
+    splits_by_folder,
+)
+from packer.sources.source import SourceOptions
+from packer.sources.splits import ordered_splits, split_field
+from packer.sources.voc.content import (
+    RawBoxes,
+    VocContent,
+    choose_origin,
+    one_pixel_notes,
+    read_files,
+    unpack_objects,
+)
+from packer.sources.voc.image_sets import SplitLists, list_name
+from packer.sources.voc.masks import (
+    LABEL_MAP,
+    VOC_CLASSES,
+    VOC_IGNORE,
+    VocMasks,
+    is_mask_folder,
+    voc_colors,
+)
+from packer.sources.voc.xml import read_voc
+from packer.sources.walk import NOT_A_PICTURE, Picture, Tree, readable_path, walk
+from packer.wording import count_text, names_text
+from readers.store.schema import Field
+
+name = "voc"
+
+MASK_FILE = "mask of Pascal VOC, not asked for"
+UNUSED_MASK = "mask of a picture that is not packed"
+NOT_LISTED = "in no ImageSets list"
+NO_MASK = "has no mask in SegmentationClass"
+UNUSED_XML = "annotation file of a picture that is not packed"
+OTHER_XML = "XML file without a picture that is no Pascal VOC"
+UNREAD_LIST = "ImageSets list that is not read"
+
+
+def scan(raw: Path, options: SourceOptions) -> Scan:
+    """Pictures with the boxes of their XML files, in order of their paths.
+
+    An XML file and its picture have the same name; what `<filename>` says is not used. Splits are
+    the lists in `ImageSets/Main`, or else folders that all have names of splits. Classes are sorted
+    by code point. A picture without XML, where others have some, is one without objects. With
+    `options.task` "segment" the pictures are those with a mask in `SegmentationClass`.
+
+    VOC counts pixels from 1 and a box includes its last pixel: xmin - 1, ymin - 1, xmax, ymax are
+    its edges. Many tools count from 0 instead and write the edges themselves. Under
+    `options.voc_origin` "auto" one box in the data with xmin or ymin in [0, 1) proves that its tool
+    did, since by the official rule it would begin outside of its picture. A box of no width or
+    height proves nothing (0, 0, 0, 0 stands for "no box"), nor does a number below 0, which is
+    outside by either rule. What was taken is in `Scan.choices["voc_origin"]` and in a note.
+
+    Raises:
+        SourceError: No picture has an XML file (or a mask, when masks are wanted), or the file of
+            the names of mask values cannot be read.
+    """
+    tree = walk(raw, (b".xml", b".txt"))
+    index = PictureIndex(tree)
+    files = [file for folder in tree.folders.values() for file in folder.annotation_files]
+    pairs = pair_files(tree, index, (f for f in files if f.lower().endswith(b".xml")))
+    texts = [file for file in files if file.lower().endswith(b".txt")]
+    lists = SplitLists(raw, texts, prefers_masks=options.task == "segment")
+    masks = VocMasks(tree, index)
+
+    chosen = _choose(tree, index, pairs, lists, masks, options)
+    content = read_files(raw, chosen.pictures, pairs.file_of)
+    content.rejects += _lost_files(raw, tree, pairs)
+    content.rejects += lists.missing(_names_by_root(tree, pairs, lists))
+    if not any(picture.path in pairs.file_of for picture in chosen.pictures) and not chosen.masks:
+        raise SourceError(_nothing_reason(raw, pairs, lists, tree, options))
+    _ignore_rest(tree, texts, lists, masks, chosen)
+
+    classes = class_names(content.class_counts, options.classes)
+    origin, origin_note = choose_origin(content.evidence, options)
+    has_boxes = not chosen.masks or all(p.path in pairs.file_of for p in chosen.pictures)
+    splits = ordered_splits(chosen.split_of.values())
+    items = _items(content, chosen, classes, origin, splits, has_boxes=has_boxes)
+    fields: list[Field] = []
+    mask_colors: tuple[tuple[int, int, int], ...] = ()
+    if has_boxes:
+        attributes = ("attributes",) if content.attribute_count else ()
+        names = ("boxes", "labels", "difficult", "truncated", *attributes)
+        fields += object_fields(classes.names, names)
+    if chosen.masks:
+        mask_names, mask_colors, mask_notes = _mask_values(
+            raw, _label_maps(texts, masks), classes.names
+        )
+        content.notes += mask_notes
+        fields.append(
+            Field(
+                name="mask",
+                kind="mask",
+                dtype="uint8",
+                shape=(None, None),
+                names=mask_names,
+                ignore=VOC_IGNORE,
+            )
+        )
+    if splits:
+        fields.append(split_field(splits))
+    if has_boxes:
+        content.notes.insert(0, origin_note)
+        content.notes += one_pixel_notes(content, origin)
+    else:
+        content.notes.append("boxes left aside: not every picture with a mask has an XML file")
+    return Scan(
+        format=name,
+        root=raw,
+        items=items,
+        classes=classes.names if has_boxes else (),
+        splits=splits,
+        fields=tuple(fields),
+        mask_colors=mask_colors,
+        rejects=[*tree.rejects, *pairs.rejects, *lists.rejects, *chosen.rejects, *content.rejects],
+        annotation_rejects=content.annotation_rejects if has_boxes else [],
+        ignored=tree.ignored,
+        notes=[*content.notes, *lists.notes, *_picture_notes(tree, chosen, pairs, masks)],
+        choices={"voc_origin": str(origin)} if has_boxes else {},
+    )
+
+
+# --- which pictures -------------------------------------------------------------------------------
+
+
+@dataclass
+class _Chosen:
+    """Pictures to be packed, sorted by path, with split and mask of each, and those refused."""
+
+    pictures: list[Picture] = field(default_factory=list)
+    split_of: dict[bytes, str] = field(default_factory=dict)
+    masks: dict[bytes, RawFile] = field(default_factory=dict)
+    rejects: list[Reject] = field(default_factory=list)
+
+
+def _choose(
+    tree: Tree,
+    index: PictureIndex,
+    pairs: Pairs,
+    lists: SplitLists,
+    masks: VocMasks,
+    options: SourceOptions,
+) -> _Chosen:
+    """Decide about every picture that is not rejected yet; the others become ignored files."""
+    chosen = _Chosen()
+    folders = {path for path in tree.folders if _holds_samples(path, pairs, lists, masks)}
+    split_of_folder = {} if lists.sets else splits_by_folder(folders)
+    for picture in index.rest():
+        folder = split_path(picture.path)[0]
+        if folder not in folders:
+            reason = MASK_FILE if is_mask_folder(folder) else NO_PICTURE_HERE
+            if not (options.task == "segment" and folder in masks.folders.values()):
+                tree.ignored.add(reason, readable_path(picture.path))
+            continue
+        split = lists.split(picture.path) if lists.sets else split_of_folder.get(folder)
+        fitting = masks.of(picture.path) if options.task == "segment" else []
+        if lists.sets and split is None:
+            _ignore(tree, pairs, picture, NOT_LISTED)
+        elif options.task == "segment" and not fitting:
+            _ignore(tree, pairs, picture, NO_MASK)
+        elif len(fitting) > 1:
+            reason = f"of its masks, {several_reason(fitting)}"
+            path = readable_path(picture.path)
+            chosen.rejects.append(Reject(key=picture.path, path=path, reason=reason))
+        else:
+            chosen.pictures.append(picture)
+            if split is not None:
+                chosen.split_of[picture.path] = split
+            for mask in fitting:
+                chosen.masks[picture.path] = RawFile(mask.path, mask.byte_count, mask.mtime_ns)
+    return chosen
+
+
+def _holds_samples(folder: bytes, pairs: Pairs, lists: SplitLists, masks: VocMasks) -> bool:
+    """Whether pictures in a folder are samples rather than masks or something else."""
+    if folder in pairs.folders:
+        return True
+    root, last = split_path(folder)
+    return last.lower() in PICTURE_FOLDERS and (root in lists.sets or root in masks.folders)
+
+
+def _ignore(tree: Tree, pairs: Pairs, picture: Picture, reason: str) -> None:
+    tree.ignored.add(reason, readable_path(picture.path))
+    if picture.path in pairs.file_of:
+        tree.ignored.add(UNUSED_XML, readable_path(pairs.file_of[picture.path]))
+
+
+def _ignore_rest(
+    tree: Tree, texts: list[bytes], lists: SplitLists, masks: VocMasks, chosen: _Chosen
+) -> None:
+    """Account for text files that were not read and masks of classes that are not packed."""
+    label_maps: set[bytes] = set()
+    if chosen.masks:
+        label_maps = _label_maps(texts, masks)
+        used = {mask.path for mask in chosen.masks.values()}
+        for folder in masks.folders.values():
+            for mask in tree.folders[folder].pictures:
+                if mask.path not in used:
+                    tree.ignored.add(UNUSED_MASK, readable_path(mask.path))
+    for file in texts:
+        if file in lists.unread:
+            tree.ignored.add(UNREAD_LIST, readable_path(file))
+        elif not lists.was_read(file) and file not in label_maps:
+            tree.ignored.add(NOT_A_PICTURE, readable_path(file))
+
+
+def _label_maps(texts: Iterable[bytes], masks: VocMasks) -> set[bytes]:
+    """Text files beside folders of masks that say what their values are called."""
+    pairs = ((file, *split_path(file)) for file in texts)
+    return {
+        file
+        for file, folder, name in pairs
+        if folder in masks.folders and name.lower() == LABEL_MAP
+    }
+
+
+def _names_by_root(tree: Tree, pairs: Pairs, lists: SplitLists) -> set[tuple[bytes, bytes]]:
+    """Every name that a list may mention: of pictures, and of XML files that lost theirs."""
+    paths = [
+        p.path for path, f in tree.folders.items() if not is_mask_folder(path) for p in f.pictures
+    ]
+    places = ((lists.of(path), path) for path in (*paths, *pairs.lost))
+    return {(place[0], list_name(path)) for place, path in places if place is not None}
+
+
+def _lost_files(raw: Path, tree: Tree, pairs: Pairs) -> list[Reject]:
+    """A reject for each XML file of a picture that is not there; other XML is ignored."""
+    rejects = []
+    for file, looked in pairs.lost.items():
+        place = readable_path(file)
+        try:
+            found = read_voc(os.path.join(os.fsencode(raw), file))
+        except ValueError:
+            tree.ignored.add(OTHER_XML, place)
+            continue
+        reason = lost_reason(file, looked, found.object_count)
+        rejects.append(Reject(key=b"", path=place, reason=reason))
+    return rejects
+
+
+# --- what a store gets ----------------------------------------------------------------------------
+
+
+def _items(
+    content: VocContent,
+    chosen: _Chosen,
+    classes: ClassNames,
+    origin: int,
+    splits: tuple[str, ...],
+    *,
+    has_boxes: bool,
+) -> list[RawItem]:
+    rejected = {reject.key for reject in content.rejects if reject.key}
+    none = pack_annotations(Annotations())
+    values = {split: {"split": number} for number, split in enumerate(splits)}
+    items = []
+    for picture in chosen.pictures:
+        path = picture.path
+        if path in rejected:
+            continue
+        found = content.raw_of.get(path)
+        annotations = b""
+        if has_boxes:
+            annotations = none if found is None else _pack(found, path, classes, origin, content)
+        mask = chosen.masks.get(path)
+        items.append(
+            RawItem(
+                path,
+                path,
+                picture.byte_count,
+                picture.mtime_ns,
+                values[chosen.split_of[path]] if path in chosen.split_of else {},
+                annotations,
+                {} if mask is None else {"mask": mask},
+            )
+        )
+    return items
+
+
+def _pack(
+    raw: RawBoxes, key: bytes, classes: ClassNames, origin: int, content: VocContent
+) -> bytes:
+    """Annotations of a picture; objects of a class that is not wanted are rejected."""
+    objects = []
+    for o in unpack_objects(raw.objects):
+        place = f"{raw.file}, object {o.number}"
+        label = classes.label(o.name)
+        if label is None:
+            reason = classes.unknown_reason(o.name)
+            content.annotation_rejects.append(Reject(key=key, path=place, reason=reason))
+            continue
+        x0, y0, x1, y1 = o.box
+        objects.append(
+            RawObject(
+                place=place,
+                label=label,
+                box=(x0 - origin, y0 - origin, x1, y1),
+                difficult=o.difficult,
+                truncated=o.truncated,
+                attributes=o.attributes,
+            )
+        )
+    return pack_annotations(Annotations(objects=tuple(objects), size=raw.size))
+
+
+def _mask_values(
+    raw: Path, label_maps: Iterable[bytes], classes: tuple[str, ...]
+) -> tuple[tuple[str, ...] | None, tuple[tuple[int, int, int], ...], list[str]]:
+    """Names and colours of the values of masks, and notes."""
+    for label_map in find_label_maps(raw, label_maps):
+        notes = [f"names and colours of mask values are those of {label_map.place}"]
+        return label_map.names or None, label_map.colors or voc_colors(), notes
+    if classes and set(classes) <= set(VOC_CLASSES):
+        return VOC_CLASSES, voc_colors(), []
+    note = "the values of masks have no names: the classes are not those of Pascal VOC"
+    return None, voc_colors(), [note]
+
+
+def _picture_notes(tree: Tree, chosen: _Chosen, pairs: Pairs, masks: VocMasks) -> list[str]:
+    notes = []
+    background = sum(picture.path not in pairs.file_of for picture in chosen.pictures)
+    if background and not chosen.masks:
+        pictures = count_text(background, "picture")
+        notes.append(f"{pictures} without an XML file: packed as pictures without objects")
+    for reason in (NOT_LISTED, NO_MASK, NO_PICTURE_HERE):
+        count = tree.ignored.counts.get(reason, 0)
+        if count:
+            shown = names_text(tree.ignored.examples[reason][:1])
+            notes.append(
+                f"{count_text(count, 'picture')} not packed, {reason}; the first is {shown}"
+            )
+    if masks.folders and not chosen.masks:
+        shown = names_text(readable_path(folder) + "/" for folder in masks.folders.values())
+        notes.append(
+            f"masks left aside: {shown}. Give --task segment to pack the pictures they are of"
+        )
+    return notes
+
+
+def _nothing_reason(
+    raw: Path, pairs: Pairs, lists: SplitLists, tree: Tree, options: SourceOptions
+) -> str:
+    place = readable_path(os.fsencode(raw))
+    if options.task == "segment":
+        return (
+            f"{place}: no picture has a mask; expected SegmentationClass/ beside JPEGImages/, with "
+            "a mask of the same name for each picture. Without --task segment boxes are packed."
+        )
+    if pairs.file_of:
+        shown = names_text(place for sets in lists.sets.values() for place in sets.places.values())
+        return (
+            f"{place}: {count_text(len(pairs.file_of), 'picture')} with an XML file, but none is "
+            f"in an ImageSets list. The lists name {shown}. Correct the lists, or move them away."
+        )
+    if pairs.lost:
+        file, looked = next(iter(pairs.lost.items()))
+        return (
+            f"{place}: no picture has an XML file: of {count_text(len(pairs.lost), 'XML file')} "
+            f"such as {readable_path(file)} the pictures are missing; looked in {looked}. Expected "
+            f"{readable_path(stem_of(split_path(file)[1]))}.jpg, .png or the like there, or in a "
+            "folder such as JPEGImages/ or images/ beside it."
+        )
+    xml_count = sum(f.endswith(b".xml") for d in tree.folders.values() for f in d.annotation_files)
+    return (
+        f"{place}: {count_text(xml_count, 'XML file')} and no picture that one belongs to; "
+        "expected Annotations/ with XML files beside JPEGImages/, or XML files beside the pictures."
+    )

@@ -1,0 +1,170 @@
+"""What the XML files of Pascal VOC say together: objects, classes, and where counting begins."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from packer.sources.items import Reject
+from packer.sources.pairing import split_path
+from packer.sources.source import SourceOptions
+from packer.sources.voc.xml import VocObject, read_voc
+from packer.sources.walk import Picture, readable_path
+from packer.wording import count_text, names_text
+
+
+class RawBoxes(NamedTuple):
+    """What the XML file of a picture says: its objects as bytes, since there may be a million."""
+
+    file: str
+    size: tuple[int, int] | None
+    objects: bytes
+
+
+@dataclass
+class OriginEvidence:
+    """How many boxes speak for which origin."""
+
+    box_count: int = 0
+    below_one_count: int = 0
+    at_one_count: int = 0
+    first_below_one: str = ""
+
+
+@dataclass
+class VocContent:
+    """What all XML files say together.
+
+    Attributes:
+        raw_of: What the file of each picture says, by the picture's path.
+        class_counts: Objects of each class.
+        evidence: About the origin.
+        attribute_count: Objects that have attributes.
+        one_pixel_places: Boxes whose sides are equal, when counted from 1 a single pixel.
+        rejects: Pictures whose file cannot be read.
+        annotation_rejects: Objects that cannot be read.
+        notes: What is odd.
+    """
+
+    raw_of: dict[bytes, RawBoxes] = field(default_factory=dict)
+    class_counts: Counter[str] = field(default_factory=Counter)
+    evidence: OriginEvidence = field(default_factory=OriginEvidence)
+    attribute_count: int = 0
+    one_pixel_places: list[str] = field(default_factory=list)
+    rejects: list[Reject] = field(default_factory=list)
+    annotation_rejects: list[Reject] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(list[VocObject])
+
+
+def unpack_objects(data: bytes) -> list[VocObject]:
+    """The objects of `RawBoxes`."""
+    return _DECODER.decode(data)
+
+
+def read_files(raw: Path, pictures: list[Picture], file_of: dict[bytes, bytes]) -> VocContent:
+    """Read the XML file of each picture that has one; what is wrong becomes a reject."""
+    content = VocContent()
+    misnamed: list[str] = []
+    part_count = action_count = no_size_count = 0
+    root = os.fsencode(raw)
+    for picture in pictures:
+        file = file_of.get(picture.path)
+        if file is None:
+            continue
+        place = readable_path(file)
+        try:
+            found = read_voc(os.path.join(root, file))
+        except ValueError as error:
+            content.rejects.append(Reject(key=picture.path, path=place, reason=str(error)))
+            continue
+        for number, reason in found.rejects:
+            path = f"{place}, object {number}"
+            reject = Reject(key=picture.path, path=path, reason=reason)
+            content.annotation_rejects.append(reject)
+        for o in found.objects:
+            content.class_counts[o.name] += 1
+            content.attribute_count += bool(o.attributes)
+            _weigh(content, o, place)
+        part_count += found.part_count
+        action_count += found.action_count
+        no_size_count += found.size is None
+        if found.file_name and found.file_name.encode() != split_path(picture.path)[1]:
+            misnamed.append(place)
+        content.raw_of[picture.path] = RawBoxes(place, found.size, _ENCODER.encode(found.objects))
+    if misnamed:
+        content.notes.append(
+            f"{count_text(len(misnamed), 'XML file')} with another picture in <filename>, "
+            f"which is not used; the first is {misnamed[0]}"
+        )
+    if no_size_count:
+        content.notes.append(
+            f"{count_text(no_size_count, 'XML file')} without the size of the picture: "
+            "that of the upright picture is taken"
+        )
+    if part_count:
+        content.notes.append(
+            f"{count_text(part_count, '<part>')} inside of objects: no objects, not packed"
+        )
+    if action_count:
+        content.notes.append(f"<actions> of {count_text(action_count, 'object')}: not packed")
+    return content
+
+
+def _weigh(content: VocContent, o: VocObject, place: str) -> None:
+    """Add what a box says about the origin of the coordinates."""
+    evidence = content.evidence
+    evidence.box_count += 1
+    x0, y0, x1, y1 = o.box
+    if x1 > x0 and y1 > y0:
+        low = min(x0, y0) if min(x0, y0) >= 0 else max(x0, y0)
+        if 0 <= low < 1:
+            evidence.below_one_count += 1
+            evidence.first_below_one = evidence.first_below_one or f"{place}, object {o.number}"
+        elif low == 1:
+            evidence.at_one_count += 1
+    elif x0 == x1 and y0 == y1:
+        content.one_pixel_places.append(f"{place}, object {o.number}")
+
+
+def choose_origin(evidence: OriginEvidence, options: SourceOptions) -> tuple[int, str]:
+    """The pixel that coordinates count from, and a note that says why."""
+    boxes = count_text(evidence.box_count, "box")
+    below = evidence.below_one_count
+    proof = (
+        f"{below:,} of {boxes} begin in [0, 1), which is outside of the picture when counted from "
+        f"1 (first: {evidence.first_below_one})"
+    )
+    if options.voc_origin == "0":
+        return 0, f"VOC origin 0, as given: coordinates of {boxes} taken as written"
+    if options.voc_origin == "1":
+        note = f"VOC origin 1, as given: {boxes} from xmin - 1, ymin - 1 to xmax, ymax"
+        if below:
+            note += f". But {proof}: --voc-origin 0 or auto fits better"
+        return 1, note
+    if below:
+        return 0, f"VOC origin 0: {proof}; coordinates taken as written"
+    return 1, (
+        f"VOC origin 1, the official rule: {boxes} from xmin - 1, ymin - 1 to xmax, ymax; none "
+        f"begins in [0, 1), {evidence.at_one_count:,} at 1. If the tool counted from 0, give "
+        "--voc-origin 0"
+    )
+
+
+def one_pixel_notes(content: VocContent, origin: int) -> list[str]:
+    """A note about boxes that cover one pixel, which may also be slips of the hand."""
+    places = content.one_pixel_places
+    if origin == 0 or not places:
+        return []
+    noun = "box covers" if len(places) == 1 else "boxes cover"
+    return [
+        f"{len(places):,} {noun} a single pixel (xmin = xmax, ymin = ymax): {names_text(places)}"
+    ]
