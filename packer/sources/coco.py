@@ -1,0 +1,352 @@
+"""COCO: one or several JSON files with lists of images, annotations and categories.
+
+coco_files        which files there are, and which are read
+coco_json         one file, decoded entry by entry
+coco_images       its images; coco_pictures: where their pictures lie
+coco_classes      its categories, as labels
+coco_annotations  its annotations; coco_objects: one of them as an object
+coco_panoptic     its masks and their segments
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from packer.errors import SourceError
+from packer.sources.annotations import keypoint_field, object_fields
+from packer.sources.coco_annotations import (
+    Gathered,
+    read_captions,
+    read_objects,
+    read_points,
+    reject_left_points,
+)
+from packer.sources.coco_classes import (
+    Classes,
+    class_choices,
+    read_categories,
+    read_classes,
+    read_pose,
+    unused_note,
+)
+from packer.sources.coco_files import (
+    ANNOTATION_FOLDERS,
+    COCO_EXTENSIONS,
+    NOT_ASKED_FOR,
+    Chosen,
+    choose_files,
+    read_files,
+)
+from packer.sources.coco_images import FileImages, Image, image_place, read_images, reject_shared
+from packer.sources.coco_panoptic import PANOPTIC_FIELD, read_panoptic
+from packer.sources.coco_pictures import folders_text
+from packer.sources.items import RawFile, RawItem, Reject, Scan
+from packer.sources.pairing import PictureIndex
+from packer.sources.source import SourceOptions
+from packer.sources.splits import ordered_splits, split_field
+from packer.sources.walk import Tree, readable_path, walk
+from packer.wording import count_text
+from readers.store.schema import Field
+
+name = "coco"
+
+NOT_NAMED = "not named by the annotations"
+ONLY_KEYPOINTS = "named only by a file of keypoints"
+
+
+def scan(raw: Path, options: SourceOptions) -> Scan:
+    """The pictures that COCO files list, each with its objects.
+
+    Instances are what is read where there are some, with keypoints of other files added by
+    annotation id; else keypoints, panoptic masks or captions. What is left aside, a note says. A
+    label is the position of its category in the order of category ids.
+
+    Args:
+        raw: A folder, or one COCO file: that is then read alone, whatever it holds.
+        options: `root` is where pictures are that are not found beside the file.
+
+    Raises:
+        SourceError: There is no COCO file, it is broken, its categories contradict each other, or
+            none of its pictures is found.
+    """
+    places = _find_places(raw, options)
+    shown = readable_path(os.fsencode(raw))
+    tree = walk(places.pictures, COCO_EXTENSIONS)
+    chosen = _find_files(shown, places, tree)
+    index = PictureIndex(tree)
+    listed = [read_images(f, places.root, index, tree) for f in chosen.files]
+    _check_found(shown, listed)
+    added = _added_files(listed) if chosen.kind == "instances" else []
+    read = [file_images for file_images in listed if file_images not in added]
+    reject_shared(image for file_images in read for image in file_images.images)
+
+    gathered = Gathered(notes=[*chosen.notes, *(f.note for f in chosen.files if f.note)])
+    gathered.notes += [note for file_images in read for note in file_images.notes]
+    masks: dict[bytes, RawFile] = {}
+    if chosen.kind == "captions":
+        classes = read_classes([], None)
+        for file_images in read:
+            read_captions(file_images, gathered)
+        fields: tuple[Field, ...] = (Field(name="captions", kind="json"),)
+        choices: dict[str, str] = {}
+    else:
+        classes = read_classes([file_images.coco_file for file_images in read], options.classes)
+        gathered.notes += classes.notes
+        choices = class_choices(classes)
+        if chosen.kind == "panoptic":
+            for file_images in read:
+                masks |= read_panoptic(file_images, classes, gathered, index, tree)
+            kept = ("boxes", "labels", "area", "iscrowd", "attributes")
+            fields = (*object_fields(classes.names.names, kept), PANOPTIC_FIELD)
+        else:
+            fields = _read_all_objects(read, added, classes, gathered, choices)
+        unused = unused_note(classes, gathered.labels)
+        gathered.notes += [unused] if unused is not None else []
+
+    splits = _splits(read, gathered.notes)
+    id_field = _id_field(read)
+    fields = (*fields, id_field, *((split_field(splits),) if splits else ()))
+    items: list[RawItem] = []
+    rejects = [reject for file_images in read for reject in file_images.rejects]
+    unreadable = {reject.key for reject in tree.rejects}
+    for file_images in read:
+        split = {"split": splits.index(file_images.split)} if splits and file_images.split else {}
+        for image in file_images.images:
+            if image.picture is not None:
+                index.take(image.picture)
+            if not image.problem:
+                image_id = str(image.id) if id_field.kind == "text" else image.id
+                values: dict[str, Any] = {**split, "image_id": image_id}
+                if chosen.kind == "captions":
+                    values["captions"] = gathered.captions.get(image.key, [])
+                items.append(_item(image, values, masks))
+            elif image.key not in unreadable:  # Its file is rejected already, with the reason.
+                rejects.append(_image_reject(image))
+    items.sort(key=attrgetter("key"))
+    _ignore_rest(added, index, tree, gathered.notes)
+    gathered.notes += _background_notes(read, chosen)
+    return Scan(
+        format=name,
+        root=places.pictures,
+        items=items,
+        classes=classes.names.names,
+        splits=splits,
+        fields=fields,
+        rejects=[*tree.rejects, *rejects],
+        annotation_rejects=gathered.rejects,
+        ignored=tree.ignored,
+        notes=gathered.notes,
+        choices=choices,
+    )
+
+
+# Where things are.
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where files and pictures are looked for.
+
+    Attributes:
+        pictures: Folder of all pictures: the scan's root.
+        files: Folder that paths of COCO files are relative to.
+        only: Path of the one COCO file, or of the folder of COCO files, relative to `files`.
+        root: Folder that the user gave for pictures, relative to `pictures`; None: none given.
+    """
+
+    pictures: Path
+    files: Path
+    only: bytes
+    root: bytes | None
+
+
+def _find_places(raw: Path, options: SourceOptions) -> _Places:
+    """Where to look: below the raw folder, and below `options.root` when that lies elsewhere.
+
+    For one COCO file the raw folder is the one that it lies in, or the one above when it is called
+    like a folder of annotations.
+    """
+    folder = raw
+    if not raw.is_dir():
+        folder = raw.parent
+        absolute = Path(os.path.abspath(folder))
+        if absolute.name.lower() in ANNOTATION_FOLDERS and absolute.parent != absolute:
+            folder = absolute.parent if folder == Path() else Path(os.path.normpath(folder)).parent
+    only = _below(raw, folder)
+    assert only is not None
+    if options.root is None:
+        return _Places(folder, folder, only, None)
+    root = _below(options.root, folder)
+    if root is not None:
+        return _Places(folder, folder, only, root)
+    from_root = _below(raw, options.root)
+    if from_root is not None:
+        return _Places(options.root, options.root, from_root, b"")
+    return _Places(options.root, folder, only, b"")
+
+
+def _below(path: Path, folder: Path) -> bytes | None:
+    """The path relative to a folder that it lies in, or None when it lies elsewhere."""
+    try:
+        relative = Path(os.path.abspath(path)).relative_to(os.path.abspath(folder))
+    except ValueError:
+        return None
+    return b"" if relative == Path() else os.fsencode(relative.as_posix())
+
+
+def _find_files(shown: str, places: _Places, tree: Tree) -> Chosen:
+    """The COCO files to read, and an account of all other JSON files."""
+    listing = tree
+    if places.files != places.pictures:
+        listing = walk(places.files, COCO_EXTENSIONS)
+    paths = []
+    for path in (path for f in listing.folders.values() for path in f.annotation_files):
+        if places.only in (b"", path) or path.startswith(places.only + b"/"):
+            paths.append(path)
+        else:
+            tree.ignored.add(NOT_ASKED_FOR, readable_path(path))
+    if not paths and (places.files / os.fsdecode(places.only)).is_file():
+        paths = [places.only]  # Of another extension, or a hidden name, and asked for all the same.
+    return choose_files(shown, read_files(places.files, paths, tree.ignored), tree.ignored)
+
+
+def _check_found(shown: str, listed: Sequence[FileImages]) -> None:
+    """Stop where no picture at all is found, or no annotation is there."""
+    names = ", ".join(file_images.coco_file.name for file_images in listed)
+    if not any(file_images.found.found_count for file_images in listed):
+        count = sum(len(file_images.images) for file_images in listed)
+        folders = dict.fromkeys(f for file_images in listed for f in file_images.folders)
+        first = next((readable_path(i.key) for f in listed for i in f.images), "")
+        such = f", such as {first}" if first else ""
+        raise SourceError(
+            f"{shown}: none of the {count_text(count, 'picture')} of {names} is there{such}. "
+            f"Looked in {folders_text(folders)}, and for the names alone in all folders. Give the "
+            "folder that they lie in with --root, or put them there."
+        )
+    if not any(len(file_images.coco_file.annotations) for file_images in listed):
+        raise SourceError(
+            f"{shown}: no annotations in {names}. To pack the pictures unlabelled, give "
+            "--format flat."
+        )
+
+
+def _added_files(listed: Sequence[FileImages]) -> list[FileImages]:
+    """Files of keypoints of the same pictures as those of instances."""
+    keys = {image.key for f in listed if f.coco_file.kind == "instances" for image in f.images}
+    return [
+        f
+        for f in listed
+        if f.coco_file.kind == "keypoints" and any(image.key in keys for image in f.images)
+    ]
+
+
+# What the store holds.
+
+
+def _read_all_objects(
+    read: Sequence[FileImages],
+    added: Sequence[FileImages],
+    classes: Classes,
+    gathered: Gathered,
+    choices: dict[str, str],
+) -> tuple[Field, ...]:
+    """Give images their objects, and return the fields that these have."""
+    posed = [category for found in classes.by_file.values() for category in found.values()]
+    for file_images in added:
+        posed += read_categories(file_images.coco_file, gathered.notes).values()
+    pose = read_pose(posed)
+    gathered.point_count = pose.point_count
+    stored = {i.key for file_images in read for i in file_images.images if not i.problem}
+    points = read_points(added, stored, gathered)
+    for file_images in read:
+        read_objects(file_images, classes, points, gathered)
+    reject_left_points(points, stored, gathered)
+    kept = ["boxes", "labels", "area", "iscrowd"]
+    kept += ["masks"] if gathered.has_outlines else []
+    kept += ["attributes"] if gathered.has_attributes else []
+    keypoints = None
+    if gathered.has_points:
+        count = gathered.point_count
+        names = pose.names if pose.names is not None and len(pose.names) == count else None
+        keypoints = keypoint_field(count, names)
+        if pose.skeleton:
+            choices["skeleton"] = ",".join(f"{start}-{end}" for start, end in pose.skeleton)
+            lines = count_text(len(pose.skeleton), "line")
+            gathered.notes.append(
+                f"keypoints: {count} for each object, with a skeleton of {lines} between points "
+                "that count from 1"
+            )
+    return object_fields(classes.names.names, tuple(kept), keypoints=keypoints)
+
+
+def _splits(read: Sequence[FileImages], notes: list[str]) -> tuple[str, ...]:
+    """Names of the splits, when every file is of one."""
+    names = [file_images.split for file_images in read]
+    found = [split for split in names if split is not None]
+    if len(found) == len(names):
+        return ordered_splits(found)
+    if len(names) > 1:
+        without = ", ".join(f.coco_file.name for f in read if f.split is None)
+        notes.append(f"no splits: {without} has the name of none. Rename it, such as to train.json")
+    return ()
+
+
+def _id_field(read: Sequence[FileImages]) -> Field:
+    """The field of image ids: numbers, or text when any is not a number of 64 bits."""
+    ids = (image.id for file_images in read for image in file_images.images)
+    if all(isinstance(i, int) and -(2**63) <= i < 2**63 for i in ids):
+        return Field(name="image_id", kind="scalar", dtype="int64")
+    return Field(name="image_id", kind="text")
+
+
+def _item(image: Image, values: dict[str, Any], masks: dict[bytes, RawFile]) -> RawItem:
+    picture = image.picture
+    assert picture is not None
+    return RawItem(
+        picture.path,
+        picture.path,
+        picture.byte_count,
+        picture.mtime_ns,
+        values,
+        image.annotations,
+        {PANOPTIC_FIELD.name: masks[image.key]} if image.key in masks else {},
+    )
+
+
+# The account.
+
+
+def _image_reject(image: Image) -> Reject:
+    """The reject of an image, which takes its annotations with it."""
+    lost = ""
+    if image.annotation_count:
+        lost = f"; its {count_text(image.annotation_count, 'annotation')} go with it"
+    return Reject(key=image.key, path=image_place(image), reason=image.problem + lost)
+
+
+def _ignore_rest(
+    added: Iterable[FileImages], index: PictureIndex, tree: Tree, notes: list[str]
+) -> None:
+    """Count the pictures that no sample is made of."""
+    of_keypoints = {image.key for file_images in added for image in file_images.images}
+    counts = {NOT_NAMED: 0, ONLY_KEYPOINTS: 0}
+    for picture in index.rest():
+        reason = ONLY_KEYPOINTS if picture.path in of_keypoints else NOT_NAMED
+        tree.ignored.add(reason, readable_path(picture.path))
+        counts[reason] += 1
+    notes += [f"{count_text(n, 'picture')} {reason}: ignored" for reason, n in counts.items() if n]
+
+
+def _background_notes(read: Sequence[FileImages], chosen: Chosen) -> list[str]:
+    """How many images have no annotation at all."""
+    stored = [i for file_images in read for i in file_images.images if not i.problem]
+    empty = sum(not image.annotation_count for image in stored)
+    if not empty:
+        return []
+    what = "without captions" if chosen.kind == "captions" else "without objects, as background"
+    return [f"{empty:,} of {count_text(len(stored), 'image')} packed {what}"]

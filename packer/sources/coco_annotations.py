@@ -1,0 +1,360 @@
+"""The annotations of COCO files, given to the images that they name."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from packer.sources.annotations import RawObject, join_objects, pack_object
+from packer.sources.coco_classes import Classes
+from packer.sources.coco_images import FileImages, Image
+from packer.sources.coco_json import (
+    CocoAnnotation,
+    CocoCaption,
+    CocoFile,
+    CocoIdOf,
+    CocoImageOf,
+    CocoPoints,
+    Id,
+    RawId,
+    Rle,
+    known_id,
+)
+from packer.sources.coco_objects import AnnotationError, make_object, pack_keypoints
+from packer.sources.items import Reject
+from packer.wording import count_text
+
+_REPEATED_SHOWN_MAX = 5
+
+_ANNOTATIONS_AT_ONCE = 2**17
+"""Objects that wait at a time: about 60 MB of COCO's. A file of 1.1M is gone through in 9 parts,
+which takes no longer than in one."""
+
+
+@dataclass
+class Gathered:
+    """What the annotations of all files hold, beside the objects that are with their images.
+
+    Attributes:
+        rejects: Annotations that cannot be used.
+        notes: What was odd.
+        labels: Of all objects.
+        has_outlines: Whether any object has polygons or runs.
+        has_attributes: Whether any annotation has the key `attributes`.
+        has_points: Whether any object has keypoints.
+        point_count: How many keypoints an object has; 0: not known yet.
+        captions: Of each image, by key.
+    """
+
+    rejects: list[Reject] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    labels: set[int] = field(default_factory=set)
+    has_outlines: bool = False
+    has_attributes: bool = False
+    has_points: bool = False
+    point_count: int = 0
+    captions: dict[bytes, list[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Points:
+    """Keypoints of an annotation in a file of keypoints, for the same annotation of another file.
+
+    Attributes:
+        packed: x, y, visibility of each.
+        place: Where they stand.
+    """
+
+    packed: bytes
+    place: str
+
+
+_NO_POINTS = Points(b"", "")
+
+PointsByPlace = dict[tuple[bytes, Id], Points]
+"""By key of the image and id of the annotation."""
+
+
+def read_objects(
+    listed: FileImages, classes: Classes, points: PointsByPlace, gathered: Gathered
+) -> None:
+    """Give each image its objects, in the order of the file.
+
+    Args:
+        listed: A file's images.
+        classes: Labels of the categories.
+        points: Keypoints from other files; those that are used are taken out.
+        gathered: Takes everything else.
+    """
+    coco_file = listed.coco_file
+    images = list(listed.by_id.values())
+    image_numbers = _image_numbers(listed, images, gathered)
+    tally = _Tally()
+    # Annotations of an image may lie anywhere in the file. Objects that wait for the rest of theirs
+    # take as much memory as all that are joined, so the file is gone through several times, for
+    # some of the images each. Decoding is what takes the time, and is done once.
+    for first, last in _image_ranges(images):
+        objects: list[list[bytes]] = [[] for _ in range(first, last)]
+        positions = np.flatnonzero((image_numbers >= first) & (image_numbers < last)).tolist()
+        raw = map(coco_file.annotations.__getitem__, positions)
+        entries = coco_file.entries(raw, CocoAnnotation)
+        for position, number, (entry, problem) in zip(
+            positions, image_numbers[positions].tolist(), entries, strict=True
+        ):
+            annotation_id = known_id(entry.id) if entry is not None else None
+            image = images[number]
+            try:
+                if entry is None:
+                    raise AnnotationError(problem)
+                tally.add_id(annotation_id)
+                raw_object = _read_object(
+                    entry, annotation_id, position, image, classes, points, gathered
+                )
+            except AnnotationError as error:
+                path = _full_place(coco_file, position)
+                reject = Reject(key=image.key, path=path, reason=str(error))
+                tally.problems.append((position, reject))
+                continue
+            objects[number - first].append(pack_object(raw_object))
+            if raw_object.area is None and entry.area is not None:
+                tally.odd_area_count += 1
+        for image, its_objects in zip(images[first:last], objects, strict=True):
+            image.annotations = join_objects(its_objects, image.size)
+    gathered.rejects += [reject for _, reject in sorted(tally.problems, key=itemgetter(0))]
+    gathered.notes += tally.notes(coco_file)
+
+
+def _read_object(
+    entry: CocoAnnotation,
+    annotation_id: Id | None,
+    position: int,
+    image: Image,
+    classes: Classes,
+    points: PointsByPlace,
+    gathered: Gathered,
+) -> RawObject:
+    """The object of an annotation, with the points that another file has for it.
+
+    Raises:
+        AnnotationError: It is rejected.
+    """
+    more = b""
+    if points and annotation_id is not None:
+        more = points.pop((image.key, annotation_id), _NO_POINTS).packed
+    label, problem = classes.label_or_problem(image.coco_file.path, known_id(entry.category_id))
+    if problem:
+        raise AnnotationError(problem)
+    if image.size is None and isinstance(entry.segmentation, Rle):
+        image.size = (entry.segmentation.size[1], entry.segmentation.size[0])
+    if entry.keypoints and not gathered.point_count:
+        gathered.point_count = len(entry.keypoints) // 3
+    place = _place(annotation_id, position)
+    raw_object = make_object(entry, place, label, image.size, gathered.point_count, more)
+    if raw_object.attributes:
+        _check_attributes(raw_object.attributes)
+    gathered.labels.add(label)
+    if raw_object.polygons or raw_object.runs:
+        gathered.has_outlines = True
+    if raw_object.keypoints:
+        gathered.has_points = True
+    if entry.attributes is not msgspec.UNSET:
+        gathered.has_attributes = True
+    return raw_object
+
+
+@dataclass
+class _Tally:
+    """What is counted while the objects of a file are read."""
+
+    problems: list[tuple[int, Reject]] = field(default_factory=list)
+    number_ids: array[int] = field(default_factory=lambda: array("q"))
+    text_ids: list[str] = field(default_factory=list)
+    odd_area_count: int = 0
+
+    def add_id(self, annotation_id: Id | None) -> None:
+        if annotation_id is None:
+            return
+        try:
+            self.number_ids.append(annotation_id)  # type: ignore[arg-type]
+        except (TypeError, OverflowError):  # Text, or a number of over 64 bits.
+            self.text_ids.append(str(annotation_id))
+
+    def notes(self, coco_file: CocoFile) -> Iterator[str]:
+        """One line when ids stand more than once: nothing goes by them, but other tools may."""
+        ids = np.frombuffer(self.number_ids, np.int64)
+        numbers, counts = np.unique(ids, return_counts=True)
+        again = len(ids) - len(numbers) + len(self.text_ids) - len(set(self.text_ids))
+        if again:
+            first = ", ".join(str(number) for number in numbers[counts > 1][:_REPEATED_SHOWN_MAX])
+            some = f" (such as {first})" if first else ""
+            yield (
+                f"{coco_file.name}: {count_text(again, 'annotation')} with an id that stands "
+                f"before{some}; each is taken for the image that it names"
+            )
+        if self.odd_area_count:
+            count = count_text(self.odd_area_count, "annotation")
+            yield f"{coco_file.name}: area of {count} is below 0 or no number; computed instead"
+
+
+def _image_numbers(
+    listed: FileImages, images: Sequence[Image], gathered: Gathered
+) -> NDArray[np.int64]:
+    """Of each annotation the position of its image, or -1 when it is not to be read.
+
+    Counts the annotations of all images, and rejects those that are of none.
+    """
+    coco_file = listed.coco_file
+    number_of = {image.id: number for number, image in enumerate(images)}
+    numbers = array("q")
+    for position, (entry, problem) in enumerate(
+        coco_file.entries(coco_file.annotations, CocoImageOf)
+    ):
+        image_id = known_id(entry.image_id) if entry is not None else None
+        number = number_of.get(image_id, -1) if image_id is not None else -1
+        if number >= 0:
+            image = images[number]
+            image.annotation_count += 1
+            number = -1 if image.problem else number
+        else:
+            reason = problem or _no_image_reason(entry.image_id if entry is not None else None)
+            place = _full_place(coco_file, position)
+            gathered.rejects.append(Reject(key=b"", path=place, reason=reason))
+        numbers.append(number)
+    return np.frombuffer(numbers, np.int64)
+
+
+def _image_ranges(images: Sequence[Image]) -> Iterator[tuple[int, int]]:
+    """Ranges of images that have `_ANNOTATIONS_AT_ONCE` together, or a little more."""
+    first, count = 0, 0
+    for number, image in enumerate(images, 1):
+        count += image.annotation_count
+        if count >= _ANNOTATIONS_AT_ONCE or number == len(images):
+            yield first, number
+            first, count = number, 0
+
+
+def _full_place(coco_file: CocoFile, position: int) -> str:
+    """How a report names an annotation that is rejected: by its id, where that can be read."""
+    annotation, _ = next(coco_file.entries([coco_file.annotations[position]], CocoIdOf))
+    annotation_id = known_id(annotation.id) if annotation is not None else None
+    return f"{coco_file.name}, {_place(annotation_id, position)}"
+
+
+def _check_attributes(attributes: dict[str, Any]) -> None:
+    """Refuse attributes that no store can hold.
+
+    Raises:
+        AnnotationError: They hold half a surrogate pair, or a number of over 64 bits.
+    """
+    try:
+        msgspec.msgpack.encode(attributes)
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise AnnotationError(f"attributes cannot be kept: {error}") from error
+
+
+def read_points(added: Iterable[FileImages], keys: set[bytes], gathered: Gathered) -> PointsByPlace:
+    """The keypoints in files of keypoints, for objects of other files.
+
+    Args:
+        added: The files' images.
+        keys: Those of the images that are read.
+        gathered: Takes what cannot be used.
+    """
+    points: PointsByPlace = {}
+    for listed in added:
+        coco_file = listed.coco_file
+        for position, (entry, problem) in enumerate(
+            coco_file.entries(coco_file.annotations, CocoPoints)
+        ):
+            annotation_id = known_id(entry.id) if entry is not None else None
+            image, image_problem = _image(listed, entry.image_id if entry is not None else None)
+            problem = problem or image_problem
+            if image is not None and image.key not in keys:
+                continue  # Of an image that is not read, which is accounted for as a whole.
+            key = image.key if image is not None else b""
+            try:
+                if entry is None or problem:
+                    raise AnnotationError(problem)
+                if not entry.keypoints:
+                    continue
+                if annotation_id is None:
+                    raise AnnotationError("has no id; expected that of an annotation to add to")
+                if (key, annotation_id) in points:
+                    raise AnnotationError(
+                        f"the image has keypoints of id {annotation_id!r} already; expected one"
+                    )
+                gathered.point_count = gathered.point_count or len(entry.keypoints) // 3
+                packed = pack_keypoints(entry.keypoints, gathered.point_count)
+            except AnnotationError as error:
+                place = _full_place(coco_file, position)
+                gathered.rejects.append(Reject(key=key, path=place, reason=str(error)))
+                continue
+            place = f"{coco_file.name}, {_place(annotation_id, position)}"
+            points[key, annotation_id] = Points(packed, place)
+    return points
+
+
+def reject_left_points(points: PointsByPlace, stored: set[bytes], gathered: Gathered) -> None:
+    """Reject keypoints whose annotation is in no other file, of images that are stored."""
+    for (key, annotation_id), left in points.items():
+        if key in stored:
+            reason = (
+                f"keypoints of annotation {annotation_id!r}, which the file of instances does not "
+                "have on this image; expected the same id in both"
+            )
+            gathered.rejects.append(Reject(key=key, path=left.place, reason=reason))
+
+
+def read_captions(listed: FileImages, gathered: Gathered) -> None:
+    """The captions of a file's images, in its order."""
+    coco_file = listed.coco_file
+    for position, (entry, problem) in enumerate(
+        coco_file.entries(coco_file.annotations, CocoCaption)
+    ):
+        image, image_problem = _image(listed, entry.image_id if entry is not None else None)
+        problem = problem or image_problem
+        if entry is not None and image is not None:
+            image.annotation_count += 1
+            if image.problem:
+                continue
+            if isinstance(entry.caption, str) and _is_unicode(entry.caption):
+                gathered.captions.setdefault(image.key, []).append(entry.caption)
+                continue
+            problem = f"caption is {entry.caption!r}; expected text"
+        key = image.key if image is not None else b""
+        place = _full_place(coco_file, position)
+        gathered.rejects.append(Reject(key=key, path=place, reason=problem))
+
+
+def _image(listed: FileImages, written: RawId) -> tuple[Image | None, str]:
+    """(image, ""), or (None, why there is none)."""
+    image_id = known_id(written)
+    image = listed.by_id.get(image_id) if image_id is not None else None
+    if image is None:
+        return None, _no_image_reason(written)
+    return image, ""
+
+
+def _no_image_reason(written: RawId) -> str:
+    return f"image_id {written!r} is none of the file's images"
+
+
+def _place(annotation_id: Id | None, position: int) -> str:
+    return (
+        f"annotation {annotation_id}" if annotation_id is not None else f"annotations[{position}]"
+    )
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
