@@ -2,13 +2,15 @@
 
 BuildError
 ├── SourceError                 the raw data is not there, not readable or not of a known layout
+│   └── AmbiguousFormatError    it may be of several layouts, and the user has to say which
 ├── TargetExistsError           there is a store at the target already
 ├── TargetBusyError             another build is writing to the target
 ├── BuildMismatchError          an unfinished build of other settings or data is in the way
 ├── TooManyRejectsError         more raw items were rejected than the build may tolerate
 ├── RejectedItemError           a raw item was rejected under on_error="fail"
 ├── NoSpaceError                a disk is full, or a file size limit was reached
-└── WorkerError                 a build worker died
+├── DiskError                   a disk or a file server fails where the store is written
+└── WorkerError                 build workers died over and over, or one met a bug
 """
 
 from __future__ import annotations
@@ -20,6 +22,10 @@ class BuildError(Exception):
 
 class SourceError(BuildError):
     """The raw data is not there, not readable, or not of a known layout."""
+
+
+class AmbiguousFormatError(SourceError):
+    """The raw data may be of several layouts, and the user has to say which."""
 
 
 class TargetExistsError(BuildError):
@@ -46,5 +52,9 @@ class NoSpaceError(BuildError):
     """A disk is full, or a limit on file sizes was reached."""
 
 
+class DiskError(BuildError):
+    """A disk or a file server fails where the store is written."""
+
+
 class WorkerError(BuildError):
-    """A build worker died."""
+    """Build workers died over and over, or one met a bug."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from packer.errors import BuildError
+from packer.errors import AmbiguousFormatError, BuildError
 from readers.store.errors import StoreError
 
 _COMMANDS = {
@@ -47,9 +47,11 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; an expected error becomes one message and exit status 1."""
+        """Run a command; an expected error becomes one message and exit status 1, or 2 for usage."""
         try:
             return super().invoke(ctx)
+        except AmbiguousFormatError as error:
+            raise click.UsageError(printable(str(error))) from error
         except (BuildError, StoreError) as error:
             raise click.ClickException(printable(str(error))) from error
         except OSError as error:

@@ -7,10 +7,27 @@ import os
 from pathlib import Path
 
 from packer.errors import SourceError
-from packer.sources import flat, imagefolder
+from packer.sources import (
+    cifar,
+    coco,
+    cvat,
+    dota,
+    flat,
+    hugging_face,
+    idx,
+    imagefolder,
+    kitti,
+    labelme,
+    tar,
+    voc,
+    wider,
+    yolo,
+    zip_archive,
+)
 from packer.sources.detection.detect import Detection, detect, nothing_found
 from packer.sources.items import Ignored, RawItem, Reject, Scan
-from packer.sources.lists import csv_list
+from packer.sources.lists import csv_list, jsonl_list, open_images, parquet_list, txt_list
+from packer.sources.masks import cityscapes, mask_pairs
 from packer.sources.only_split import only_split
 from packer.sources.source import AUTO_FORMAT, Source, SourceOptions
 from packer.sources.walk import PICTURE_TYPES, readable_path
@@ -28,9 +45,22 @@ __all__ = [
     "scan_source",
 ]
 
-_ALL: tuple[Source, ...] = (csv_list, flat, imagefolder)
+_LISTS: tuple[Source, ...] = (csv_list, jsonl_list, parquet_list, txt_list)
+_ARCHIVES: tuple[Source, ...] = (tar, zip_archive, hugging_face, idx, cifar)
+_ALL: tuple[Source, ...] = (
+    *(imagefolder, flat, coco, voc, yolo, mask_pairs),
+    *_LISTS,
+    *_ARCHIVES,
+    *(cityscapes, cvat, dota, kitti, labelme, open_images, wider),
+)
 SOURCES: dict[str, Source] = {source.name: source for source in _ALL}
 """Every layout that can be read, by the name that `--format` gives it."""
+
+_READ_A_FILE = frozenset(source.name for source in (*_LISTS, *_ARCHIVES, coco, yolo))
+"""Those that take one file for the raw path: a list, an archive, a file of annotations."""
+
+_TAKE_ROOT = frozenset(source.name for source in (*_LISTS, coco, yolo, hugging_face))
+"""Those whose files name pictures by path, which may lie elsewhere."""
 
 
 def scan_source(raw: Path, options: SourceOptions) -> Scan:
@@ -55,29 +85,30 @@ def scan_source(raw: Path, options: SourceOptions) -> Scan:
     except OSError as error:
         raise SourceError(
             f"{shown}: {error.strerror}; expected a folder of pictures ({PICTURE_TYPES}) "
-            "or a .csv or .tsv list. Check the path."
+            "or a file of annotations. Check the path."
         ) from error
     if options.root is not None and not options.root.is_dir():
         raise SourceError(
             f"root {readable_path(os.fsencode(options.root))}: there is no folder at this path; "
-            "expected the folder of the pictures that the list names."
+            "expected the folder of the pictures that a list or annotation file names."
         )
     detection = detect(raw, options)
-    if detection.format != csv_list.name:
-        if not raw.is_dir():
-            raise SourceError(
-                f"{shown} is a file; format {detection.format!r} expects a folder of pictures. "
-                "Give the folder that it lies in."
-            )
-        if options.root is not None:
-            raise SourceError(
-                f"root {readable_path(os.fsencode(options.root))} was given, but format "
-                f"{detection.format!r} reads no list. Leave it out, or give --format csv."
-            )
+    if detection.format not in _READ_A_FILE and not raw.is_dir():
+        raise SourceError(
+            f"{shown} is a file; format {detection.format!r} expects a folder of pictures. "
+            "Give the folder that it lies in."
+        )
+    if detection.format not in _TAKE_ROOT and options.root is not None:
+        raise SourceError(
+            f"root {readable_path(os.fsencode(options.root))} was given, but the files of format "
+            f"{detection.format!r} name no pictures by path. Leave it out; those that do are "
+            f"{', '.join(sorted(_TAKE_ROOT))}."
+        )
     scan = SOURCES[detection.format].scan(raw, options)
     if not scan.items and not scan.rejects:
         raise SourceError(nothing_found(raw))
     if options.split is not None:
         scan = only_split(scan, options.split)
     scan.notes.insert(0, detection.line)
+    scan.options.update(options.asked())
     return scan

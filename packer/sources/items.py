@@ -121,6 +121,7 @@ class Scan:
         notes: One line each: what was seen, chosen or odd.
         choices: What the source decided where the data leaves it open, by name; kept in the
             manifest: `{"voc_origin": "1"}`.
+        options: What the source was asked for, `SourceOptions.asked`; kept in the manifest.
     """
 
     format: str
@@ -135,3 +136,4 @@ class Scan:
     ignored: Ignored = field(default_factory=Ignored)
     notes: list[str] = field(default_factory=list)
     choices: dict[str, str] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from packer.sources.items import Scan
 
@@ -58,6 +58,20 @@ class SourceOptions:
             twice = sorted({name for name in self.classes if self.classes.count(name) > 1})
             if twice or not self.classes:
                 raise ValueError(f"classes must be different names, at least one; got {twice}")
+
+    def asked(self) -> dict[str, Any]:
+        """The settings that were given, by name, as the manifest keeps them.
+
+        The format is kept as what it was found to be, and a folder has no meaning elsewhere.
+        """
+        given = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name not in ("format", "root") and getattr(self, field.name) != field.default
+        }
+        if self.classes is not None:
+            given["classes"] = list(self.classes)
+        return given
 
 
 class Source(Protocol):

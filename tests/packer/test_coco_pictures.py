@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from packer.sources.coco_pictures import FoundPictures, find_pictures, picture_folders
+from packer.sources.coco.pictures import FoundPictures, find_pictures, picture_folders
 from packer.sources.pairing import PictureIndex
 from packer.sources.walk import Picture, walk
 

@@ -13,7 +13,27 @@ from packer.recipe import Recipe
         ({"size": 0}, r"size must be in \[1, 65536\) pixels; got 0"),
         ({"size": 65_536}, r"size must be in \[1, 65536\) pixels; got 65536"),
         ({"fit": "fill"}, "fit must be one of short, long, letterbox, stretch, crop; got 'fill'"),
-        ({"image": "jpg"}, "image must be one of raw, original; got 'jpg'"),
+        (
+            {"image": "jpg"},
+            "image must be one of raw, jpeg, png, webp, original, smart, proportion; got 'jpg'",
+        ),
+        ({"scaling": "nice"}, "scaling must be one of fast, exact; got 'nice'"),
+        ({"max_side": 0}, r"max_side must be in \[1, 65536\) pixels; got 0"),
+        ({"size": 8, "max_side": 7}, "max_side=7 is below size=8"),
+        ({"max_side": 8, "image": "original"}, "max_side=8 changes the pixels, but image='orig"),
+        ({"quality": 80}, "quality=80 is of no use with image='raw'; it is for jpeg, webp, smart"),
+        ({"image": "png", "quality": 80}, "quality=80 is of no use with image='png'"),
+        ({"image": "jpeg", "quality": 0}, r"quality must be in \[1, 100\]; got 0"),
+        ({"image": "webp", "quality": 101}, r"quality must be in \[1, 100\]; got 101"),
+        ({"image": "smart", "raw_share": 0.5}, "raw_share=0.5 is of no use with image='smart'"),
+        ({"image": "proportion", "raw_share": 1.5}, r"raw_share must be in \[0, 1\]; got 1.5"),
+        ({"image": "jpeg", "raw_below": 5}, "raw_below=5 is of no use with image='jpeg'"),
+        ({"image": "smart", "raw_below": -1}, "raw_below must be at least 0; got -1"),
+        ({"image": "jpeg", "mode": "rgba"}, "mode='rgba' needs a kind of file with alpha"),
+        ({"image": "smart", "mode": "rgba"}, "mode='rgba' needs a kind of file with alpha"),
+        ({"target_bytes": 10**9, "image": "jpeg"}, "target_bytes chooses image and raw_share"),
+        ({"target_bytes": 0}, "target_bytes must be at least 1; got 0"),
+        ({"target_bytes": 10**9, "mode": "rgba"}, "mode='rgba' needs a kind of file with alpha"),
         ({"mode": "bgr"}, "mode must be one of rgb, gray, rgba, unchanged; got 'bgr'"),
         ({"size": 8, "image": "original"}, "size=8 changes the pixels, but image='original'"),
         ({"shard_bytes_max": 2**20 - 1}, r"shard_bytes_max must be at least 1048576 \(1MiB\)"),
@@ -30,11 +50,32 @@ def test_the_limits_themselves_are_allowed():
     """Smallest and largest values; and the defaults keep every pixel of every image."""
     Recipe(size=1, shard_bytes_max=2**20, pixels_max=1)
     Recipe(size=65_535)
+    Recipe(size=8, max_side=8)
+    Recipe(image="proportion", raw_share=0)
+    Recipe(image="proportion", raw_share=1, quality=1)
+    Recipe(image="smart", raw_below=0, quality=100)
     assert Recipe().as_dict() == {
         "size": None,
         "fit": "short",
+        "max_side": None,
+        "scaling": "fast",
         "image": "raw",
+        "quality": None,
+        "raw_share": None,
+        "raw_below": None,
+        "target_bytes": None,
         "mode": "rgb",
         "shard_bytes_max": 2**30,
         "pixels_max": 2**28,
+        "clip_boxes": False,
     }
+
+
+def test_a_setting_that_is_of_use_has_its_default():
+    """The manifest says what was done, not that nothing was said; and a recipe is made of it again."""
+    assert (Recipe(image="jpeg").quality, Recipe(image="webp").quality) == (90, 90)
+    assert (Recipe(image="smart").raw_below, Recipe(image="proportion").raw_share) == (2**18, 0.5)
+    assert Recipe(target_bytes=10**9).quality == 90
+    for image in ("raw", "jpeg", "png", "webp", "original", "smart", "proportion"):
+        recipe = Recipe(image=image)
+        assert Recipe(**recipe.as_dict()) == recipe

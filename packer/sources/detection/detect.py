@@ -11,15 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from packer.errors import SourceError
-from packer.sources.detection.evidence import (
-    NOT_READ_YET,
-    Evidence,
-    collect_evidence,
-    file_evidence,
-)
+from packer.errors import AmbiguousFormatError, SourceError
+from packer.sources.detection.evidence import collect_evidence, file_evidence
+from packer.sources.detection.found import UNREAD, Evidence
 from packer.sources.detection.look import look_at, shown_names
-from packer.sources.lists import csv_list
 from packer.sources.source import AUTO_FORMAT, SourceOptions
 from packer.sources.walk import PICTURE_TYPES, readable_path
 
@@ -48,46 +43,58 @@ def detect(raw: Path, options: SourceOptions) -> Detection:
     Looks at the names in the first two levels of folders and into a few of the files.
 
     Raises:
-        SourceError: Nothing was found, several layouts fit equally well, or what was found is read
-            by no source. The message names it and what may be done.
+        AmbiguousFormatError: Several layouts fit equally well; the message has them all.
+        SourceError: Nothing was found, or what was found is read by no source. The message names
+            it and what may be done.
     """
     if options.format != AUTO_FORMAT:
         return Detection(format=options.format, line=f"format: {options.format} (as asked for)")
+    evidence, unread = gather(raw, options)
     shown = readable_path(os.fsencode(raw))
-    unread: list[bytes] = []
-    if raw.is_file():
-        evidence = file_evidence(raw)
-    else:
-        look = look_at(raw)
-        evidence = collect_evidence(look, options)
-        unread = [listing.join(name) for listing in look.listings for name in listing.files]
-        if not evidence:
-            raise SourceError(nothing_found(raw, look.unreadable))
     best, others = evidence[0], evidence[1:]
     rivals = [other for other in others if best.score - other.score < LEAD_MIN]
     if rivals:
         lines = "\n".join(f"  {_candidate(e)}" for e in (best, *rivals))
-        raise SourceError(
+        raise AmbiguousFormatError(
             f"{shown}: more than one layout fits, and nothing may be dropped in silence:\n{lines}\n"
             f"{_ways_out([best, *rivals, *others])}"
         )
-    if best.format in NOT_READ_YET:
+    if best.format in UNREAD:
+        name, advice = UNREAD[best.format]
         raise SourceError(
-            f"{shown}: this looks like {NOT_READ_YET[best.format]} ({best.seen}), which no source "
-            f"of this release reads yet. {_ways_out(others)}"
+            f"{shown}: this looks like {name} ({best.seen}), which no source reads. {advice}. "
+            f"{_ways_out(others)}"
         )
     if best.problem:
         raise SourceError(
             f"{shown}: this looks like {best.format} ({best.seen}), but {best.problem}. "
             f"{_ways_out(others)}"
         )
-    if best.format == csv_list.name:
-        unread = []
     also = [f"{other.format} ({other.seen})" for other in others]
-    if unread:
+    if unread and best.format in _PICTURES_ALONE:
         also.append(f"{len(unread)} other files, not read: {shown_names(unread)}")
     line = f"format: {best.format} ({best.seen}); also seen: {'; '.join(also) or 'nothing'}"
     return Detection(format=best.format, line=line, evidence=tuple(evidence))
+
+
+_PICTURES_ALONE = ("imagefolder", "flat")
+"""Formats that read pictures and names of folders, and no file of any other kind."""
+
+
+def gather(raw: Path, options: SourceOptions) -> tuple[list[Evidence], list[bytes]]:
+    """All that speaks for any layout, the strongest first; and files that are no pictures.
+
+    Raises:
+        SourceError: Nothing was found.
+    """
+    if raw.is_file():
+        return file_evidence(raw), []
+    look = look_at(raw)
+    evidence = collect_evidence(look, options)
+    if not evidence:
+        raise SourceError(nothing_found(raw, look.unreadable))
+    others = [listing.join(name) for listing in look.listings for name in listing.files]
+    return evidence, others
 
 
 def nothing_found(raw: Path, unreadable: Sequence[bytes] = ()) -> str:
@@ -103,8 +110,8 @@ def nothing_found(raw: Path, unreadable: Sequence[bytes] = ()) -> str:
 
 def _candidate(evidence: Evidence) -> str:
     line = f"{evidence.format}: {evidence.seen}"
-    if evidence.format in NOT_READ_YET:
-        return f"{line}; {NOT_READ_YET[evidence.format]}, not read by this release yet"
+    if evidence.format in UNREAD:
+        return f"{line}; {UNREAD[evidence.format][0]}, which no source reads"
     if evidence.problem:
         return f"{line}; but {evidence.problem}"
     return f"{line}; to take it give --format {evidence.format}"

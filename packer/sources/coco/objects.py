@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from packer.sources.annotations import RawObject, pack_points, pack_runs
-from packer.sources.coco_json import CocoAnnotation, Rle
+from packer.sources.coco.document import CocoAnnotation, Rle
 from readers.store.rle import decode_counts
 
 Box = tuple[float, float, float, float]

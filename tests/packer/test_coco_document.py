@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from packer.errors import SourceError
-from packer.sources.coco_json import CocoAnnotation, CocoFile, CocoImage, known_id, read_coco
+from packer.sources.coco.document import CocoAnnotation, CocoFile, CocoImage, known_id, read_coco
 
 ENTRY = {"id": 5, "image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4]}
 TEXT = json.dumps({"images": [{"id": 1, "file_name": "ä.png"}], "annotations": [ENTRY]})

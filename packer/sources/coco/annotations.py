@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packer.sources.annotations import RawObject, join_objects, pack_object
-from packer.sources.coco_classes import Classes
-from packer.sources.coco_images import FileImages, Image
-from packer.sources.coco_json import (
+from packer.sources.coco.classes import Classes
+from packer.sources.coco.document import (
     CocoAnnotation,
     CocoCaption,
     CocoFile,
@@ -27,7 +26,8 @@ from packer.sources.coco_json import (
     Rle,
     known_id,
 )
-from packer.sources.coco_objects import AnnotationError, make_object, pack_keypoints
+from packer.sources.coco.images import FileImages, Image
+from packer.sources.coco.objects import AnnotationError, make_object, pack_keypoints
 from packer.sources.items import Reject
 from packer.wording import count_text
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from packer.errors import SourceError
-from packer.sources.coco_json import CocoFile, Kind, read_coco
+from packer.sources.coco.document import CocoFile, Kind, read_coco
 from packer.sources.detection.json_outline import read_json_outline
 from packer.sources.items import Ignored
 from packer.sources.pairing import split_path, stem_of

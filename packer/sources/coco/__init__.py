@@ -19,14 +19,14 @@ from typing import Any
 
 from packer.errors import SourceError
 from packer.sources.annotations import keypoint_field, object_fields
-from packer.sources.coco_annotations import (
+from packer.sources.coco.annotations import (
     Gathered,
     read_captions,
     read_objects,
     read_points,
     reject_left_points,
 )
-from packer.sources.coco_classes import (
+from packer.sources.coco.classes import (
     Classes,
     class_choices,
     read_categories,
@@ -34,7 +34,7 @@ from packer.sources.coco_classes import (
     read_pose,
     unused_note,
 )
-from packer.sources.coco_files import (
+from packer.sources.coco.files import (
     ANNOTATION_FOLDERS,
     COCO_EXTENSIONS,
     NOT_ASKED_FOR,
@@ -42,9 +42,9 @@ from packer.sources.coco_files import (
     choose_files,
     read_files,
 )
-from packer.sources.coco_images import FileImages, Image, image_place, read_images, reject_shared
-from packer.sources.coco_panoptic import PANOPTIC_FIELD, read_panoptic
-from packer.sources.coco_pictures import folders_text
+from packer.sources.coco.images import FileImages, Image, image_place, read_images, reject_shared
+from packer.sources.coco.panoptic import PANOPTIC_FIELD, read_panoptic
+from packer.sources.coco.pictures import folders_text
 from packer.sources.items import RawFile, RawItem, Reject, Scan
 from packer.sources.pairing import PictureIndex
 from packer.sources.source import SourceOptions

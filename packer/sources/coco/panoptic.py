@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from packer.sources.annotations import Annotations, RawObject, pack_annotations
-from packer.sources.coco_annotations import Gathered
-from packer.sources.coco_classes import Classes
-from packer.sources.coco_files import file_stem
-from packer.sources.coco_images import FileImages
-from packer.sources.coco_json import CocoFile, CocoPanoptic, CocoSegment, Id, known_id
-from packer.sources.coco_objects import AnnotationError, read_area, read_box
-from packer.sources.coco_pictures import find_pictures
+from packer.sources.coco.annotations import Gathered
+from packer.sources.coco.classes import Classes
+from packer.sources.coco.document import CocoFile, CocoPanoptic, CocoSegment, Id, known_id
+from packer.sources.coco.files import file_stem
+from packer.sources.coco.images import FileImages
+from packer.sources.coco.objects import AnnotationError, read_area, read_box
+from packer.sources.coco.pictures import find_pictures
 from packer.sources.items import RawFile, Reject
 from packer.sources.pairing import PictureIndex, normal_path
 from packer.sources.walk import Picture, Tree

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from packer.sources.coco_files import split_name, split_words
-from packer.sources.coco_json import CocoFile, CocoImage, Id, known_id
-from packer.sources.coco_pictures import FoundPictures, find_pictures, picture_folders
+from packer.sources.coco.document import CocoFile, CocoImage, Id, known_id
+from packer.sources.coco.files import split_name, split_words
+from packer.sources.coco.pictures import FoundPictures, find_pictures, picture_folders
 from packer.sources.items import Reject
 from packer.sources.pairing import PictureIndex, normal_path, split_path
 from packer.sources.walk import Picture, Tree

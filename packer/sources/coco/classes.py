@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from packer.errors import SourceError
 from packer.sources.class_names import ClassNames
-from packer.sources.coco_json import CocoCategory, CocoCategoryOf, CocoFile, Id, known_id
+from packer.sources.coco.document import CocoCategory, CocoCategoryOf, CocoFile, Id, known_id
 from packer.wording import count_text, names_text
 
 
