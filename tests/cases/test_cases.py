@@ -835,39 +835,30 @@ def test_s_cli_01_an_empty_class_keeps_its_number(case, tmp_path):
 def test_s_cli_02_corrected_labels_replace_the_old_ones(case, tmp_path):
     """Refused without --overwrite; with it swapped, and a reader of the old store goes on.
 
-    The case's labels are boxes, which no source reads yet: here they are classes in a list of the
-    same pictures, changed in the same way, with size and time of the file kept.
+    Size and time of the corrected file are those of the old one, as the case has it.
     """
-    raw = tmp_path / "raw"
-    raw.mkdir()
-    names = ["1.png", "2.png", "3.png"]
-    for name in names:
-        shutil.copy(case.folder / "v1" / "images" / "1.png", raw / name)
-    labels = raw / "list.csv"
-
-    def write(label: str) -> None:
-        labels.write_text(f"path,label\n1.png,{label}\n2.png,cat\n3.png,dog\n")
-        os.utime(labels, ns=(10**18, 10**18))
-
-    def labels_of(dataset: LMDBDataset) -> list[str]:
-        return [dataset.classes[dataset[index]["label"]] for index in range(len(dataset))]
-
-    out = tmp_path / "out.lmdb"
-    write("cat")
-    built(labels, out)
-    old = contents(out)
-    reader = LMDBDataset(out)
-    assert labels_of(reader) == ["cat", "cat", "dog"]
-    write("dog")
-    done = packer("build", labels, out)
+    raw, out = tmp_path / "raw", tmp_path / "out.lmdb"
+    shutil.copytree(case.folder / "v1", raw)
+    label = Path("labels/1.txt")
+    corrected = (case.folder / "v2" / label).read_bytes()
+    assert corrected != (raw / label).read_bytes()
+    assert len(corrected) == (raw / label).stat().st_size
+    built(raw, out)
+    old, first = contents(out), LMDBDataset(out)
+    boxes = [sample["expect_boxes"] for sample in case.expect["samples"]]
+    assert first[0]["boxes"].tolist() == pytest.approx(np.array(boxes[0]), abs=0.01)
+    status = (raw / label).stat()
+    (raw / label).write_bytes(corrected)
+    os.utime(raw / label, ns=(status.st_atime_ns, status.st_mtime_ns))
+    done = packer("build", raw, out)
     assert done.exit_code == 1
     assert done.stderr.startswith(f"Error: {out}: a store is there already.")
     assert contents(out) == old
-    built(labels, out, "--overwrite")
-    built(labels, tmp_path / "fresh.lmdb")
+    built(raw, out, "--overwrite")
+    built(raw, tmp_path / "fresh.lmdb")
     assert contents(out) == contents(tmp_path / "fresh.lmdb")
-    assert labels_of(reader) == ["cat", "cat", "dog"]
-    assert labels_of(LMDBDataset(out)) == ["dog", "cat", "dog"]
+    for dataset, expected in ((first, boxes[0]), (LMDBDataset(out), boxes[1])):
+        assert dataset[0]["boxes"].tolist() == pytest.approx(np.array(expected), abs=0.01)
     assert not list(tmp_path.glob("*.building"))
 
 
