@@ -1,0 +1,152 @@
+"""Batches of images with objects, in the forms that detectors take.
+
+A batch has its objects as lists, one tensor an image: boxes [(n0, 4), (n1, 4), ...]. These
+functions make something else of it, in the training loop or within a DataLoader's `collate_fn`:
+
+    images, targets = detection_targets(batch)     # torchvision's detectors
+    packed = pack_objects(batch)                   # one tensor of all boxes, and whose they are
+    padded = pad_images(batch, multiple_of=32)     # one tensor of images of several sizes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from readers.store.polygons import Polygons
+from readers.store.schema import OBJECT_NAMES
+
+Batch = Mapping[str, Any]
+"""Field -> values of all samples: one tensor, or a list with one entry a sample."""
+
+
+def detection_targets(
+    batch: Batch, *, image: str = "image", as_tv_tensors: bool = False
+) -> tuple[list[torch.Tensor], list[dict[str, Any]]]:
+    """Images and targets as torchvision's detectors take them.
+
+    Args:
+        batch: With boxes and labels, as a loader or `collate` gives it.
+        image: Name of the field of images.
+        as_tv_tensors: Whether images, boxes and masks are torchvision's `tv_tensors`, which its v2
+            transforms tell apart.
+
+    Returns:
+        Images, (channel, height, width) each; and for each of them a dict of every field of objects
+        that the batch has: boxes (n, 4) float32, labels (n,) int64, area (n,), iscrowd (n,) int64,
+        keypoints (n, points, 3), and masks (n, height, width) uint8, made of the outlines by COCO's
+        own rule; and `image_id` where the batch has one.
+
+    Raises:
+        KeyError: The batch has no images, boxes or labels.
+        ImportError: `as_tv_tensors`, and torchvision is not installed.
+    """
+    images = list(batch[image])
+    names = [name for name in batch if name in OBJECT_NAMES and name != "attributes"]
+    for name in ("boxes", "labels"):
+        if name not in names:
+            raise KeyError(f"the batch has no {name!r}, which detectors need; it has {list(batch)}")
+    if "image_id" in batch:
+        names.append("image_id")
+    targets = [{name: _target(batch[name][at]) for name in names} for at in range(len(images))]
+    if as_tv_tensors:
+        return _as_tv_tensors(images, targets)
+    return images, targets
+
+
+def _target(value: Any) -> Any:
+    if isinstance(value, Polygons):
+        return torch.from_numpy(value.to_masks())
+    # torchvision's reference code computes with the flags.
+    if isinstance(value, torch.Tensor) and value.dtype == torch.bool:
+        return value.to(torch.int64)
+    return value
+
+
+def _as_tv_tensors(
+    images: list[torch.Tensor], targets: list[dict[str, Any]]
+) -> tuple[list[torch.Tensor], list[dict[str, Any]]]:
+    from torchvision import tv_tensors  # type: ignore[import-not-found, unused-ignore]
+
+    for pixels, target in zip(images, targets, strict=True):
+        target["boxes"] = tv_tensors.BoundingBoxes(
+            target["boxes"], format="XYXY", canvas_size=tuple(pixels.shape[-2:])
+        )
+        if "masks" in target:
+            target["masks"] = tv_tensors.Mask(target["masks"])
+    return [tv_tensors.Image(pixels) for pixels in images], targets
+
+
+def pack_objects(batch: Batch) -> dict[str, Any]:
+    """The batch with all its objects in one tensor a field, and whose they are.
+
+    Args:
+        batch: As a loader or `collate` gives it.
+
+    Returns:
+        The same fields; those of objects are one tensor, (all objects, ...), and `batch_index`
+        (all objects,) int64 says which image of the batch each is on. Outlines and attributes stay
+        lists, one entry an object.
+    """
+    packed = dict(batch)
+    names = [name for name in batch if name in OBJECT_NAMES]
+    for name in names:
+        values = batch[name]
+        if all(isinstance(value, torch.Tensor) for value in values) and len(values):
+            packed[name] = torch.cat(list(values))
+        else:
+            packed[name] = [entry for value in values for entry in value]
+    if names:
+        counts = torch.tensor([len(value) for value in batch[names[0]]], dtype=torch.int64)
+        packed["batch_index"] = torch.arange(len(counts)).repeat_interleave(counts)
+    return packed
+
+
+def pad_images(
+    batch: Batch, *, image: str = "image", fill: int = 0, multiple_of: int = 1
+) -> dict[str, Any]:
+    """The batch with its images in one tensor, each in the top left corner.
+
+    Boxes and points stay as they are, since the corner is where coordinates begin; masks of classes
+    are padded with theirs.
+
+    Args:
+        batch: As a loader or `collate` gives it.
+        image: Name of the field of images.
+        fill: Value of the pixels beside an image.
+        multiple_of: Height and width of the result are multiples of this.
+
+    Returns:
+        The same fields; the images are (sample, channel, height, width), and `sizes` (sample, 2)
+        int64 are their own heights and widths.
+
+    Raises:
+        ValueError: Images differ in their channels or element types, or `multiple_of` is below 1.
+    """
+    if multiple_of < 1:
+        raise ValueError(f"multiple_of must be at least 1; got {multiple_of!r}")
+    images = list(batch[image])
+    kinds = {(pixels.shape[0], pixels.dtype) for pixels in images}
+    if len(kinds) > 1:
+        raise ValueError(f"images must be of one kind to be padded; got {sorted(map(str, kinds))}")
+    sizes = torch.tensor([pixels.shape[-2:] for pixels in images], dtype=torch.int64)
+    sizes = sizes.reshape(len(images), 2)
+    padded = dict(batch, sizes=sizes)
+    if not images:
+        return padded
+    height, width = (-(-int(side) // multiple_of) * multiple_of for side in sizes.amax(dim=0))
+    # Channels last in memory, as every image is: each is then copied row by row.
+    rows = images[0].new_full((len(images), height, width, images[0].shape[0]), fill)
+    result = rows.permute(0, 3, 1, 2)
+    for place, pixels in zip(result, images, strict=True):
+        place[:, : pixels.shape[1], : pixels.shape[2]] = pixels
+    padded[image] = result
+    mask = batch.get("mask")
+    if isinstance(mask, (list, torch.Tensor)) and len(mask) == len(images):
+        ids = mask[0].new_zeros((len(images), height, width))
+        for place, one in zip(ids, mask, strict=True):
+            place[: one.shape[0], : one.shape[1]] = one
+        padded["mask"] = ids
+    return padded
