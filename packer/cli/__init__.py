@@ -14,9 +14,13 @@ from readers.store.errors import StoreError
 
 _COMMANDS = {
     "build": "packer.cli.build",
+    "detect": "packer.cli.detect",
     "info": "packer.cli.inspect",
     "verify": "packer.cli.inspect",
     "get": "packer.cli.inspect",
+    "merge": "packer.cli.stores",
+    "subset": "packer.cli.stores",
+    "diff": "packer.cli.stores",
     "doctor": "packer.cli.doctor",
 }
 

@@ -3,39 +3,19 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import os
 
 import pytest
+from click.testing import CliRunner
 
-from packer.errors import SourceError
+from packer.cli import cli
+from packer.errors import AmbiguousFormatError, SourceError
 from packer.sources import SOURCES, SourceOptions, detect, scan_source
-from packer.sources.detection.evidence import NOT_READ_YET
-from packer.sources.detection.json_outline import read_json_outline
+from packer.sources.detection.detect import examine
+from packer.sources.detection.evidence import READ_FROM_FILE
+from packer.sources.detection.found import UNREAD
 from packer.sources.walk import PICTURE_TYPES
-
-COCO = json.dumps(
-    {"info": {}, "images": [{"file_name": "1.png"}], "annotations": [], "categories": []}
-)
-VOC = "<annotation><size><width>4</width></size><object><name>a</name></object></annotation>"
-YOLO = "0 0.5 0.5 0.25 0.25\n"
-
-
-def write_files(root: Path, *names: str) -> Path:
-    """Files of as many bytes as their name has letters; a name with a slash last is a folder."""
-    for name in names:
-        path = root / name
-        (path if name.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
-        if not name.endswith("/"):
-            path.write_bytes(b"x" * len(name))
-    return root
-
-
-def write_texts(root: Path, texts: dict[str, str]) -> Path:
-    for name, text in texts.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return root
-
+from tests.packer.raw_files import COCO, VOC, write_files, write_texts
 
 AUTO = SourceOptions()
 
@@ -50,7 +30,7 @@ AUTO = SourceOptions()
         (
             ["train/a/1.png", "val/a/1.png", "notes.txt"],
             "imagefolder (splits train, val with class folders); "
-            "also seen: 1 other files, not read: notes.txt",
+            "also seen: 1 other file, not read: notes.txt",
         ),
         (
             ["train/a/b/c/d/1.png", "test/1.png"],
@@ -75,7 +55,7 @@ AUTO = SourceOptions()
         ),
         (
             ["1.png", "raw.zip"],
-            "flat (1 pictures, in no folder); also seen: 1 other files, not read: raw.zip",
+            "flat (1 picture, in no folder); also seen: 1 other file, not read: raw.zip",
         ),
         (
             ["mask/1.png", "no_mask/1.png"],
@@ -125,63 +105,10 @@ def test_several_lists_are_not_chosen_from(tmp_path):
         detect(tmp_path, AUTO)
 
 
-UNREAD = {
-    "a COCO json beside pictures": (["1.png"], {"result.json": COCO}, "coco"),
-    "COCO annotations": (["val2017/1.png"], {"annotations/instances_val2017.json": COCO}, "coco"),
-    "Roboflow COCO": (["train/1.png"], {"train/_annotations.coco.json": COCO}, "coco"),
-    "only a COCO json": ([], {"a.json": COCO}, "coco"),
-    "VOC": (
-        ["JPEGImages/1.png"],
-        {"Annotations/1.xml": VOC, "ImageSets/Main/train.txt": "1\n"},
-        "voc",
-    ),
-    "VOC without xml": (
-        ["VOCdevkit/VOC2012/JPEGImages/1.png", "VOCdevkit/VOC2012/Annotations/"],
-        {},
-        "voc",
-    ),
-    "VOC below other folders": (
-        ["unpacked/VOCdevkit/VOC2012/JPEGImages/1.png"],
-        {"unpacked/VOCdevkit/VOC2012/Annotations/1.xml": VOC},
-        "voc",
-    ),
-    "xml beside pictures": (["train/1.png"], {"train/1.xml": VOC}, "voc"),
-    "VOC and a list of its boxes": (
-        ["images/1.png"],
-        {"annotations/1.xml": VOC, "labels.csv": "filename,class,xmin\n1.png,a,1\n"},
-        "voc",
-    ),
-    "data.yaml": (["images/train/1.png"], {"data.yaml": "train: images\nnames: [a]\n"}, "yolo"),
-    "darknet": (["obj/1.png"], {"obj.data": "classes = 1\nnames = obj.names\n"}, "yolo"),
-    "txt beside pictures": (["1.png"], {"1.txt": YOLO}, "yolo"),
-    "txt in class folders": (["a/1.png", "b/1.png"], {"b/1.txt": YOLO}, "yolo"),
-    "images and labels": (["images/1.png"], {"labels/1.txt": YOLO}, "yolo"),
+NOT_READ = {
     "captions": (["1.png"], {"1.txt": "a photo of a cat\n"}, "sidecars"),
     "arrays beside pictures": (["1.png", "1.npy"], {}, "sidecars"),
-    "images and masks": (["images/1.png", "masks/1.png"], {}, "mask-pairs"),
-    "images and masks in splits": (["train/Images/1.png", "train/Labels/1.png"], {}, "mask-pairs"),
-    "folders with a suffix": (["train/1.png", "trainannot/1.png"], {}, "mask-pairs"),
-    "files with a suffix": (["a/1.png", "a/1_seg.png"], {}, "mask-pairs"),
-    "defects": (["screw/test/good/1.png", "screw/ground_truth/bent/1.png"], {}, "mask-pairs"),
     "images and annotations": (["images/1.png", "annotations/1.foo"], {}, "annotation-folders"),
-    "Cityscapes": (["leftImg8bit/train/a/1.png", "gtFine/train/a/1.png"], {}, "cityscapes"),
-    "KITTI": (["training/image_2/1.png", "training/label_2/1.txt"], {}, "kitti"),
-    "DOTA": (["train/images/1.png", "train/labelTxt/1.txt"], {}, "dota"),
-    "LabelMe": (
-        ["1.png"],
-        {"1.json": json.dumps({"shapes": [], "imagePath": "1.png", "imageData": "x" * 100_000})},
-        "labelme",
-    ),
-    "LabelMe xml": (
-        ["Images/1.png"],
-        {"Annotations/1.xml": "<annotation><object><polygon><pt/></polygon></object></annotation>"},
-        "labelme",
-    ),
-    "CVAT": (
-        ["images/1.png"],
-        {"train.xml": "<annotations><version>1.1</version></annotations>"},
-        "cvat",
-    ),
     "Label Studio": (
         [],
         {"a.json": json.dumps([{"id": 1, "annotations": [{"result": []}]}])},
@@ -207,41 +134,35 @@ UNREAD = {
         {"r.json": json.dumps([{"image_id": 1, "category_id": 1, "score": 0.5}])},
         "coco-results",
     ),
-    "Open Images": (
-        ["images/1.png"],
-        {"annotations/a.csv": "ImageID,Source,LabelName,XMin\n"},
-        "open-images",
-    ),
-    "a list of boxes": (["images/1.png"], {"a.csv": "filename,xmin,xmax,ymin,ymax\n"}, "csv-boxes"),
-    "one-hot": (
-        ["train/1.png"],
-        {"train/_classes.csv": "filename, a, b\n1.png, 1, 0\n"},
-        "csv-multilabel",
-    ),
-    "no labels": (["1.png"], {"a.csv": "file_name,caption\n1.png,a cat\n"}, "csv-other"),
-    "JSON lines": (["imgs/1.png"], {"m.jsonl": '{"image": "imgs/1.png"}\n'}, "jsonl"),
-    "HF metadata": (["train/1.png"], {"train/metadata.jsonl": '{"file_name": "1.png"}\n'}, "hf"),
-    "HF saved": (["train/data-0.arrow"], {"dataset_dict.json": '{"splits": ["train"]}'}, "hf"),
-    "Parquet": (["data/train-00000-of-00001.parquet"], {}, "parquet"),
-    "tar": (["a-000000.tar", "a-000001.tar"], {}, "tar"),
-    "zip": (["a.zip"], {}, "zip"),
+    "no labels": (["1.png"], {"a.csv": "file_name,height\n1.png,4\n"}, "csv-other"),
     "TFRecord": (["a.tfrecord"], {}, "tfrecord"),
-    "IDX": (["train-images-idx3-ubyte.gz"], {}, "idx"),
-    "CIFAR": (["cifar/data_batch_1", "cifar/batches.meta"], {}, "cifar"),
-    "WIDER": (["WIDER_train/images/0--a/1.png", "split/wider_face_train_bbx_gt.txt"], {}, "wider"),
     "ICDAR": (["train/images/1.png", "train/gt_1.txt"], {}, "icdar"),
-    "a text list": (["1.png"], {"train.txt": "1.png 0\n"}, "txt-list"),
+    "pixels": ([], {"a.csv": ",".join(f"p{n}" for n in range(200)) + "\n"}, "csv-pixels"),
+    "arrays": (["a.npz"], {}, "npy"),
+    "Segment Anything": (
+        ["1.png"],
+        {"a.json": json.dumps({"image": {}, "annotations": [{"segmentation": {}}]})},
+        "segment-anything",
+    ),
+    "Supervisely": (
+        ["img/1.png"],
+        {"a.json": json.dumps({"objects": [{"classTitle": "a"}], "size": {}})},
+        "supervisely",
+    ),
+    "VoTT": (["1.png"], {"a.json": json.dumps({"assets": {}})}, "vott"),
 }
 
 
-@pytest.mark.parametrize(("names", "texts", "kind"), UNREAD.values(), ids=UNREAD.keys())
+@pytest.mark.parametrize(("names", "texts", "kind"), NOT_READ.values(), ids=NOT_READ.keys())
 def test_annotations_that_no_source_reads_are_named_and_refused(names, texts, kind, tmp_path):
     """Pictures are packed without the annotations beside them only when that is asked for."""
     write_texts(write_files(tmp_path, *names), texts)
     with pytest.raises(SourceError) as caught:
         scan_source(tmp_path, AUTO)
     message = str(caught.value)
-    assert f"this looks like {NOT_READ_YET[kind]} (" in message
+    name, advice = UNREAD[kind]
+    assert message.startswith(f"{tmp_path}: this looks like {name} (")
+    assert f"), which no source reads. {advice}. " in message
     if any(name.endswith(".png") for name in names):
         assert "--format flat (every picture, unlabelled)" in message
         assert scan_source(tmp_path, SourceOptions(format="flat")).items
@@ -249,35 +170,71 @@ def test_annotations_that_no_source_reads_are_named_and_refused(names, texts, ki
         assert "There are no pictures to pack without it." in message
 
 
-def test_every_format_is_read_or_refused():
-    """A format has a source or a name in the list of those that have none, never both."""
-    assert NOT_READ_YET.keys().isdisjoint(SOURCES)
-    assert {kind for _, _, kind in UNREAD.values()} <= NOT_READ_YET.keys()
+def test_every_format_that_is_not_read_is_met():
+    """Each of them has advice of its own, which somebody must once have read."""
+    assert {kind for _, _, kind in NOT_READ.values()} == UNREAD.keys()
 
 
 def test_a_tie_lists_the_candidates_and_what_to_give(tmp_path):
     """Evidence of equal weight is the user's to weigh; the exact options are in the message."""
     write_files(tmp_path, "images/1.png", "masks/1.png")
     write_texts(tmp_path, {"list.csv": "path,label\nimages/1.png,a\n"})
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(AmbiguousFormatError) as caught:
         detect(tmp_path, AUTO)
     assert str(caught.value).split("\n") == [
         f"{tmp_path}: more than one layout fits, and nothing may be dropped in silence:",
-        "  mask-pairs: folders images, masks; pictures with masks, not read by this release yet",
+        "  mask-pairs: folders images, masks; 1 of 1 sampled pictures have a mask of their name; "
+        "to take it give --format mask-pairs",
         "  csv: list.csv: columns 'path' and 'label', 1 of 1 sampled paths are there; "
         "to take it give --format csv",
-        "To leave it aside, give --format csv (the list) or --format imagefolder (names of folders "
-        "become labels) or --format flat (every picture, unlabelled), or the folder of the "
-        "pictures you want.",
+        "To take none of these, give --format imagefolder (names of folders become labels) or "
+        "--format flat (every picture, unlabelled), or the folder of the pictures you want.",
     ]
 
 
-def test_one_annotation_file_among_many_pictures_is_seen(tmp_path):
-    """Names are read in full: the file that decides may be the last of a large folder."""
-    write_files(tmp_path, *(f"train/{n:04d}.png" for n in range(1000)))
-    write_texts(tmp_path, {"train/zz.json": COCO})
-    with pytest.raises(SourceError, match="this looks like COCO"):
+def test_a_tie_names_what_is_not_read_as_such(tmp_path):
+    """A list beside arrays: one candidate can be taken, the other cannot."""
+    write_files(tmp_path, "a/1.png", "a/1.npy")
+    write_texts(tmp_path, {"list.csv": "path,label\na/1.png,a\n"})
+    with pytest.raises(AmbiguousFormatError) as caught:
         detect(tmp_path, AUTO)
+    lines = str(caught.value).split("\n")
+    assert lines[1].endswith(
+        "files of no known kind beside the pictures, of the same names, which no source reads"
+    )
+    assert lines[2].endswith("to take it give --format csv")
+
+
+def test_a_list_without_labels_ties_with_class_folders(tmp_path):
+    """It may be a choice among them, which is not made in silence."""
+    write_files(tmp_path, "a/1.png", "b/1.png")
+    write_texts(tmp_path, {"train.txt": "a/1.png\n"})
+    with pytest.raises(AmbiguousFormatError) as caught:
+        detect(tmp_path, AUTO)
+    assert "in each line; but its lines have no label." in str(caught.value)
+    assert "to take it give --format imagefolder" in str(caught.value)
+    write_texts(tmp_path, {"train.txt": "x/1.png 0\n"})
+    with pytest.raises(AmbiguousFormatError, match=r"no picture such as 'x/1\.png' lies in"):
+        detect(tmp_path, AUTO)
+
+
+def test_text_lists_that_are_no_splits_are_not_chosen_from(tmp_path):
+    """The message names them and says what to give."""
+    write_texts(write_files(tmp_path, "1.png"), {"a.txt": "1.png 0\n", "b.txt": "1.png 1\n"})
+    with pytest.raises(SourceError, match=r"lists a\.txt, b\.txt\), but it is not clear which"):
+        detect(tmp_path, AUTO)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("list.csv", "path,label\n1.png,a\n"), ("list.jsonl", '{"path": "1.png", "label": "a"}\n')],
+)
+def test_a_list_in_a_folder_below_is_to_be_given_itself(name, text, tmp_path):
+    """Its source looks in the folder that was given, so the list would not be found."""
+    write_texts(write_files(tmp_path, "data/1.png"), {f"data/{name}": text})
+    with pytest.raises(SourceError, match="it does not lie in the folder that was given"):
+        detect(tmp_path, AUTO)
+    assert len(scan_source(tmp_path / "data" / name, AUTO).items) == 1
 
 
 def test_json_that_is_no_annotation_does_not_stand_in_the_way(tmp_path):
@@ -288,29 +245,6 @@ def test_json_that_is_no_annotation_does_not_stand_in_the_way(tmp_path):
         "format: imagefolder (folders with pictures: a, b); also seen: "
         "2 other files, not read: broken.json, class_to_idx.json"
     )
-
-
-def test_keys_of_a_json_longer_than_what_is_read(tmp_path):
-    """The images of a large COCO file take more than the first 64 kB; keys after them are found."""
-    images = [
-        {"id": n, "file_name": f"{n:012d}.jpg", "note": '"annotations": ['} for n in range(4000)
-    ]
-    document = {
-        "info": "images of 2017",
-        "images": images,
-        "annotations": [{"id": 1}],
-        "categories": [],
-    }
-    path = tmp_path / "a.json"
-    path.write_text("\ufeff" + json.dumps(document))
-    assert path.stat().st_size > 2**17
-    outline = read_json_outline(str(path).encode())
-    assert not outline.is_list
-    assert outline.keys == {"info", "images", "annotations", "categories"}
-    path.write_text(json.dumps([{"id": 1, "result": [{"x": 1}]}]))
-    outline = read_json_outline(str(path).encode())
-    assert (outline.is_list, outline.keys, outline.inner_keys) == (True, {"id", "result"}, {"x"})
-    assert read_json_outline(b"/nowhere/a.json").keys == frozenset()
 
 
 @pytest.mark.parametrize("names", [[], ["a.txt"], ["a/b/c/"], [".hidden/1.png"]])
@@ -332,26 +266,64 @@ def test_a_path_that_is_not_there_is_one_line(tmp_path):
         scan_source(tmp_path / "gone", AUTO)
     assert str(caught.value) == (
         f"{tmp_path}/gone: No such file or directory; expected a folder of pictures "
-        f"({PICTURE_TYPES}) or a .csv or .tsv list. Check the path."
+        f"({PICTURE_TYPES}) or a file of annotations. Check the path."
     )
     with pytest.raises(SourceError, match=r"root .*: there is no folder at this path"):
         scan_source(tmp_path, SourceOptions(root=tmp_path / "gone"))
 
 
 def test_files_are_told_apart(tmp_path):
-    """A list is read; a picture, an archive and a COCO file are refused by name."""
-    write_files(tmp_path, "1.png", "a.tar", "a.bin")
-    write_texts(tmp_path, {"a.json": COCO})
+    """One that holds or names pictures is read; of others the message says what to give."""
+    write_files(tmp_path, "1.png", "a.bin", "a.tar", "a.zip", "b-idx3-ubyte", "data_batch_1")
+    write_texts(
+        tmp_path,
+        {
+            "a.json": COCO,
+            "a.csv": "path,label\n1.png,a\n",
+            "a.jsonl": '{"path": "1.png"}\n',
+            "a.txt": "1.png 0\n",
+            "data.yaml": "train: images\nnames: [a]\n",
+            "boxes.csv": "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax\n",
+            "v.xml": VOC,
+            "c.xml": "<annotations><version>1.1</version></annotations>",
+            "dataset_dict.json": '{"splits": []}',
+            "shapes.json": json.dumps({"shapes": [], "imagePath": "1.png"}),
+            "assets.json": json.dumps({"assets": {}}),
+        },
+    )
+    told = {
+        **{"a.tar": "tar", "a.zip": "zip", "b-idx3-ubyte": "idx", "data_batch_1": "cifar"},
+        **{"a.json": "coco", "a.csv": "csv", "a.jsonl": "jsonl", "a.txt": "txt-list"},
+        "data.yaml": "yolo",
+    }
+    assert {name: examine(tmp_path / name).format for name in told} == told
+    seen = "format: tar (the file a.tar itself); also seen: nothing"
+    assert detect(tmp_path / "a.tar", AUTO).line == seen
+    for name in ("v.xml", "c.xml", "boxes.csv", "shapes.json", "dataset_dict.json"):
+        with pytest.raises(SourceError, match=r"one file is not enough\. Give the folder that ho"):
+            scan_source(tmp_path / name, AUTO)
+    with pytest.raises(SourceError, match=r"looks like VoTT .* as Pascal VOC or CSV\.$"):
+        scan_source(tmp_path / "assets.json", AUTO)
     with pytest.raises(SourceError, match=r"1\.png is one picture; .*Give the folder"):
         scan_source(tmp_path / "1.png", AUTO)
-    with pytest.raises(SourceError, match="this looks like tar shards"):
-        scan_source(tmp_path / "a.tar", AUTO)
-    with pytest.raises(SourceError, match="this looks like COCO"):
-        scan_source(tmp_path / "a.json", AUTO)
     with pytest.raises(SourceError, match=r"a\.bin is a file of no known kind"):
         scan_source(tmp_path / "a.bin", AUTO)
     with pytest.raises(SourceError, match=r"is a file; format 'flat' expects a folder"):
         scan_source(tmp_path / "1.png", SourceOptions(format="flat"))
+
+
+@pytest.mark.parametrize("name", sorted(SOURCES))
+def test_formats_that_take_one_file_are_those_that_say_so(name, tmp_path):
+    """What is detected for a file must not be refused by the scan for being one."""
+    path = tmp_path / "file.x"
+    path.write_bytes(b"x")
+    try:
+        scan_source(path, SourceOptions(format=name))
+        message = ""
+    except SourceError as error:
+        message = str(error)
+    is_refused = f"is a file; format {name!r} expects a folder" in message
+    assert is_refused == (name not in READ_FROM_FILE)
 
 
 def test_options_that_do_not_fit_are_refused(tmp_path):
@@ -359,10 +331,10 @@ def test_options_that_do_not_fit_are_refused(tmp_path):
     write_files(tmp_path, "a/1.png")
     with pytest.raises(
         ValueError,
-        match=r"auto, csv, flat, imagefolder; got 'imagefoldr'; did you mean 'imagefolder'",
+        match=r"auto, cifar, .*; got 'imagefoldr'; did you mean 'imagefolder'",
     ):
         scan_source(tmp_path, SourceOptions(format="imagefoldr"))
-    with pytest.raises(SourceError, match="format 'imagefolder' reads no list"):
+    with pytest.raises(SourceError, match="format 'imagefolder' name no pictures by path"):
         scan_source(tmp_path, SourceOptions(root=tmp_path))
 
 
@@ -389,3 +361,81 @@ def test_a_circle_of_links_ends(tmp_path):
         (tmp_path / "a/b" / name).symlink_to(tmp_path / "a")
     with pytest.raises(SourceError, match="no pictures found"):
         scan_source(tmp_path, AUTO)
+
+
+# --- packer detect --------------------------------------------------------------------------------
+
+
+def run(*arguments):
+    """The `packer` command, in this process."""
+    return CliRunner().invoke(cli, list(map(os.fspath, arguments)))
+
+
+def test_detect_prints_the_evidence_and_the_decision(tmp_path):
+    """One line for each layout, the strongest first, and the line that a build prints."""
+    write_texts(write_files(tmp_path, "a/1.png"), {"list.csv": "path,label\na/1.png,b\n"})
+    done = run("detect", tmp_path)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "format       score  seen",
+        "csv             50  list.csv: columns 'path' and 'label', 1 of 1 sampled paths are there",
+        "imagefolder     30  folders with pictures: a",
+        detect(tmp_path, AUTO).line,
+    ]
+
+
+def test_detect_json_is_one_document(tmp_path):
+    """The same facts for a program; a name that is no UTF-8 does not break it."""
+    write_files(tmp_path, os.fsdecode(b"a\xe9/1.png"))
+    done = run("detect", tmp_path, "--json")
+    assert (done.exit_code, done.stderr, done.stdout.count("\n")) == (0, "", 1)
+    assert json.loads(done.stdout) == {
+        "format": "imagefolder",
+        "line": "format: imagefolder (folders with pictures: a\\xe9); also seen: nothing",
+        "is_tie": False,
+        "problem": None,
+        "evidence": [
+            {
+                "format": "imagefolder",
+                "score": 30,
+                "seen": "folders with pictures: a\\xe9",
+                "problem": "",
+                "is_read": True,
+            }
+        ],
+    }
+
+
+def test_detect_fails_where_a_build_would(tmp_path):
+    """Exit status 1, the table on stdout and the message of the build on stderr."""
+    write_texts(write_files(tmp_path, "1.png"), {"a.json": json.dumps({"assets": {}})})
+    done = run("detect", tmp_path)
+    assert done.exit_code == 1
+    assert "vott       80  a.json has assets; no source reads it" in done.stdout.splitlines()
+    assert done.stderr.startswith(f"Error: {tmp_path}: this looks like VoTT annotations (a.json")
+    write_texts(tmp_path, {"a.json": "", "list.csv": "path,label\nx.png,b\n"})
+    done = run("detect", tmp_path)
+    assert done.exit_code == 1
+    assert "sampled paths are there; but no picture such as 'x.png' lies in" in done.stdout
+    (tmp_path / "moved").mkdir()
+    write_files(tmp_path, "moved/x.png")
+    assert run("detect", tmp_path, "--root", tmp_path / "moved").exit_code == 0
+    done = run("detect", tmp_path / "gone")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "No such file or directory" in done.stderr
+
+
+def test_a_tie_is_exit_status_2(tmp_path):
+    """As wrong usage is, for detect and build alike: --format is missing."""
+    write_files(tmp_path / "raw", "images/1.png", "masks/1.png")
+    write_texts(tmp_path / "raw", {"list.csv": "path,label\nimages/1.png,a\n"})
+    done = run("detect", tmp_path / "raw", "--json")
+    assert done.exit_code == 2
+    document = json.loads(done.stdout)
+    assert (document["format"], document["line"], document["is_tie"]) == (None, None, True)
+    assert document["problem"] == str(examine(tmp_path / "raw").error)
+    assert "to take it give --format mask-pairs" in done.stderr
+    done = run("build", tmp_path / "raw", tmp_path / "out.lmdb")
+    assert done.exit_code == 2
+    assert "to take it give --format mask-pairs" in done.stderr
+    assert not (tmp_path / "out.lmdb").exists()

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from packer.errors import AmbiguousFormatError, SourceError
+from packer.sources.detection.content import checked
 from packer.sources.detection.evidence import collect_evidence, file_evidence
 from packer.sources.detection.found import UNREAD, Evidence
 from packer.sources.detection.look import look_at, shown_names
 from packer.sources.source import AUTO_FORMAT, SourceOptions
 from packer.sources.walk import PICTURE_TYPES, readable_path
+from packer.wording import count_text
+
+_DEFAULTS = SourceOptions()
 
 LEAD_MIN = 20
 """How far the best layout must be ahead of the second, or a user has to decide."""
@@ -37,6 +42,51 @@ class Detection:
     evidence: tuple[Evidence, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Examination:
+    """Everything that speaks for any layout, and what comes of it.
+
+    Attributes:
+        evidence: The strongest first, one entry a layout.
+        format: Name of the source that reads the raw data; empty where none was decided on.
+        line: The decision in one line; empty where there is none.
+        error: Why there is none, with what to do; None where there is one.
+    """
+
+    evidence: tuple[Evidence, ...]
+    format: str = ""
+    line: str = ""
+    error: SourceError | None = None
+
+    @property
+    def is_tie(self) -> bool:
+        """Whether several layouts fit, and a user has to say which."""
+        return isinstance(self.error, AmbiguousFormatError)
+
+    def summary(self) -> str:
+        """The evidence as a table, and under it the decision where there is one."""
+        rows = [("format", "score", "seen"), *map(_table_row, self.evidence)]
+        width = max(len(row[0]) for row in rows)
+        lines = [f"{name:{width}}  {score:>5}  {seen}" for name, score, seen in rows]
+        return "\n".join([*lines, *([self.line] if self.line else [])])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, as JSON can hold it."""
+        return {
+            "format": self.format or None,
+            "line": self.line or None,
+            "is_tie": self.is_tie,
+            "problem": str(self.error) if self.error is not None else None,
+            "evidence": [{**asdict(e), "is_read": e.format not in UNREAD} for e in self.evidence],
+        }
+
+
+def _table_row(evidence: Evidence) -> tuple[str, str, str]:
+    unread = "; no source reads it" if evidence.format in UNREAD else ""
+    problem = f"; but {evidence.problem}" if evidence.problem else ""
+    return evidence.format, str(evidence.score), f"{evidence.seen}{unread}{problem}"
+
+
 def detect(raw: Path, options: SourceOptions) -> Detection:
     """Decide which source reads the raw data, and say what was seen and why.
 
@@ -49,39 +99,41 @@ def detect(raw: Path, options: SourceOptions) -> Detection:
     """
     if options.format != AUTO_FORMAT:
         return Detection(format=options.format, line=f"format: {options.format} (as asked for)")
-    evidence, unread = gather(raw, options)
+    found = examine(raw, options)
+    if found.error is not None:
+        raise found.error
+    return Detection(format=found.format, line=found.line, evidence=found.evidence)
+
+
+def examine(raw: Path, options: SourceOptions = _DEFAULTS) -> Examination:
+    """Collect what speaks for any layout, and decide. What `options.format` asks for is left aside.
+
+    Raises:
+        SourceError: Nothing was found at all.
+    """
+    evidence, unread = _gather(raw, options)
     shown = readable_path(os.fsencode(raw))
     best, others = evidence[0], evidence[1:]
     rivals = [other for other in others if best.score - other.score < LEAD_MIN]
     if rivals:
-        lines = "\n".join(f"  {_candidate(e)}" for e in (best, *rivals))
-        raise AmbiguousFormatError(
-            f"{shown}: more than one layout fits, and nothing may be dropped in silence:\n{lines}\n"
-            f"{_ways_out([best, *rivals, *others])}"
-        )
-    if best.format in UNREAD:
-        name, advice = UNREAD[best.format]
-        raise SourceError(
-            f"{shown}: this looks like {name} ({best.seen}), which no source reads. {advice}. "
-            f"{_ways_out(others)}"
-        )
-    if best.problem:
-        raise SourceError(
-            f"{shown}: this looks like {best.format} ({best.seen}), but {best.problem}. "
-            f"{_ways_out(others)}"
-        )
+        error: SourceError | None = _tie(shown, [best, *rivals], others[len(rivals) :])
+    else:
+        error = _refusal(shown, best, "" if raw.is_file() else f" {_ways_out(evidence)}")
+    if error is not None:
+        return Examination(evidence=tuple(evidence), error=error)
     also = [f"{other.format} ({other.seen})" for other in others]
     if unread and best.format in _PICTURES_ALONE:
-        also.append(f"{len(unread)} other files, not read: {shown_names(unread)}")
+        also.append(f"{count_text(len(unread), 'other file')}, not read: {shown_names(unread)}")
     line = f"format: {best.format} ({best.seen}); also seen: {'; '.join(also) or 'nothing'}"
-    return Detection(format=best.format, line=line, evidence=tuple(evidence))
+    return Examination(evidence=tuple(evidence), format=best.format, line=line)
 
 
+_LISTS = ("csv", "jsonl", "parquet", "txt-list")
 _PICTURES_ALONE = ("imagefolder", "flat")
 """Formats that read pictures and names of folders, and no file of any other kind."""
 
 
-def gather(raw: Path, options: SourceOptions) -> tuple[list[Evidence], list[bytes]]:
+def _gather(raw: Path, options: SourceOptions) -> tuple[list[Evidence], list[bytes]]:
     """All that speaks for any layout, the strongest first; and files that are no pictures.
 
     Raises:
@@ -93,8 +145,32 @@ def gather(raw: Path, options: SourceOptions) -> tuple[list[Evidence], list[byte
     evidence = collect_evidence(look, options)
     if not evidence:
         raise SourceError(nothing_found(raw, look.unreadable))
+    evidence[0] = checked(evidence[0], look)
     others = [listing.join(name) for listing in look.listings for name in listing.files]
     return evidence, others
+
+
+def _tie(shown: str, candidates: list[Evidence], others: list[Evidence]) -> AmbiguousFormatError:
+    lines = "\n".join(map(_candidate, candidates))
+    return AmbiguousFormatError(
+        f"{shown}: more than one layout fits, and nothing may be dropped in silence:\n{lines}\n"
+        f"{_ways_out(others, already=candidates)}"
+    )
+
+
+def _refusal(shown: str, best: Evidence, ways_out: str) -> SourceError | None:
+    """Why the best layout is not read, or None when it is."""
+    if best.format in UNREAD:
+        name, advice = UNREAD[best.format]
+        return SourceError(
+            f"{shown}: this looks like {name} ({best.seen}), which no source reads. "
+            f"{advice}.{ways_out}"
+        )
+    if best.problem:
+        return SourceError(
+            f"{shown}: this looks like {best.format} ({best.seen}), but {best.problem}.{ways_out}"
+        )
+    return None
 
 
 def nothing_found(raw: Path, unreadable: Sequence[bytes] = ()) -> str:
@@ -109,7 +185,7 @@ def nothing_found(raw: Path, unreadable: Sequence[bytes] = ()) -> str:
 
 
 def _candidate(evidence: Evidence) -> str:
-    line = f"{evidence.format}: {evidence.seen}"
+    line = f"  {evidence.format}: {evidence.seen}"
     if evidence.format in UNREAD:
         return f"{line}; {UNREAD[evidence.format][0]}, which no source reads"
     if evidence.problem:
@@ -117,16 +193,18 @@ def _candidate(evidence: Evidence) -> str:
     return f"{line}; to take it give --format {evidence.format}"
 
 
-def _ways_out(evidence: Iterable[Evidence]) -> str:
-    """What a user may do about annotations that are not read."""
-    formats = {found.format for found in evidence}
-    ways = []
-    if "csv" in formats:
-        ways.append("--format csv (the list)")
-    if "imagefolder" in formats:
+def _ways_out(evidence: Iterable[Evidence], already: Iterable[Evidence] = ()) -> str:
+    """What a user may do to build without what was found; `already` are named in the message."""
+    usable = {found.format for found in evidence if not found.problem}
+    pictures = {found.format for found in (*evidence, *already)} & set(_PICTURES_ALONE)
+    ways = [f"--format {name} (the list)" for name in _LISTS if name in usable]
+    if "imagefolder" in usable:
         ways.append("--format imagefolder (names of folders become labels)")
-    if formats & {"imagefolder", "flat"}:
+    if pictures and "flat" not in {found.format for found in already}:
         ways.append("--format flat (every picture, unlabelled)")
-    if not ways:
+    if not pictures and not ways:
         return "There are no pictures to pack without it."
-    return f"To leave it aside, give {' or '.join(ways)}, or the folder of the pictures you want."
+    if not ways:
+        return "Or give the folder of the pictures you want."
+    other = "To take none of these" if already else "To leave it aside"
+    return f"{other}, give {' or '.join(ways)}, or the folder of the pictures you want."

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 from packer.errors import SourceError
-from packer.sources.detection import files, folders
-from packer.sources.detection.found import DECLARED, TABULAR, Evidence
-from packer.sources.detection.lists import csv_lists
+from packer.sources.detection import files, folders, lists, text_files
+from packer.sources.detection.found import DECLARED, STRUCTURAL, TABULAR, UNREAD, Evidence
 from packer.sources.detection.look import Listing, Look
-from packer.sources.lists import csv_list, jsonl_list, parquet_list
+from packer.sources.lists import csv_list, jsonl_list, parquet_list, txt_list
+from packer.sources.lists.csv_table import read_columns
 from packer.sources.source import SourceOptions
 from packer.sources.walk import PICTURE_TYPES, is_picture_name, readable_path
 
@@ -20,20 +21,34 @@ _FINDERS: tuple[Callable[[Look], Iterator[Evidence]], ...] = (
     files.declared,
     files.json_files,
     files.xml_files,
+    text_files.texts,
     folders.folder_names,
     folders.mask_folders,
     folders.sidecars,
+    folders.masks_beside,
     files.archives,
     files.parquet_lists,
-    files.texts,
     folders.pictures,
 )
 """Each looks at one kind of thing."""
+
+_LIST_FINDERS: tuple[Callable[[Look, SourceOptions], Iterator[Evidence]], ...] = (
+    lists.csv_lists,
+    lists.jsonl_lists,
+    lists.txt_lists,
+)
+"""Those that also look where the user says that pictures are."""
 
 _LIST_EXTENSIONS = {
     **dict.fromkeys(csv_list.LIST_EXTENSIONS, "csv"),
     **dict.fromkeys(jsonl_list.LIST_EXTENSIONS, "jsonl"),
 }
+
+
+READ_FROM_FILE = frozenset(
+    ("csv", "jsonl", "parquet", "txt-list", "tar", "zip", "hf", "idx", "cifar", "coco", "yolo")
+)
+"""Formats of which one file may be given for the raw path."""
 
 
 def collect_evidence(look: Look, options: SourceOptions) -> list[Evidence]:
@@ -44,7 +59,8 @@ def collect_evidence(look: Look, options: SourceOptions) -> list[Evidence]:
     """
     best: dict[str, Evidence] = {}
     everything = chain.from_iterable(find(look) for find in _FINDERS)
-    for found in chain(everything, csv_lists(look, options)):
+    from_lists = chain.from_iterable(find(look, options) for find in _LIST_FINDERS)
+    for found in chain(everything, from_lists):
         known = best.get(found.format)
         # What is wrong with a format's own file counts, however else the format was seen.
         if known is None or (found.score, found.problem) > (known.score, known.problem):
@@ -58,17 +74,38 @@ def file_evidence(raw: Path) -> list[Evidence]:
     Raises:
         SourceError: It is nothing that holds pictures or names them.
     """
-    list_format = _LIST_EXTENSIONS.get(raw.suffix.lower())
-    if list_format is not None:
-        return [Evidence(format=list_format, score=TABULAR, seen=f"the file {raw.name} itself")]
-    look = Look(os.fsencode(raw.parent), [Listing(b"", files=[os.fsencode(raw.name)])])
-    for find in (files.declared, files.json_files, files.xml_files, files.archives, files.texts):
-        for found in find(look):
+    found = next(_of_file(raw), None)
+    if found is not None:
+        # Of a saved data set, the file that names it has no data.
+        is_enough = found.format in READ_FROM_FILE and not (
+            found.format == "hf" and raw.suffix.lower() == ".json"
+        )
+        if is_enough or found.format in UNREAD or found.problem:
             return [found]
-    if raw.suffix.lower() in parquet_list.LIST_EXTENSIONS:
-        return [Evidence(format="parquet", score=DECLARED, seen=f"the file {raw.name} itself")]
+        problem = "one file is not enough. Give the folder that holds it and its pictures"
+        return [replace(found, problem=problem)]
     kind = "one picture" if is_picture_name(os.fsencode(raw.name)) else "a file of no known kind"
     raise SourceError(
         f"{readable_path(os.fsencode(raw))} is {kind}; expected a folder of pictures "
         f"({PICTURE_TYPES}) or a file of annotations. Give the folder that it lies in."
     )
+
+
+def _of_file(raw: Path) -> Iterator[Evidence]:
+    """What speaks for a layout in a file and its name."""
+    look = Look(os.fsencode(raw.parent), [Listing(b"", files=[os.fsencode(raw.name)])])
+    seen = f"the file {readable_path(os.fsencode(raw.name))} itself"
+    extension = raw.suffix.lower()
+    if extension in csv_list.LIST_EXTENSIONS and lists.is_open_images(read_columns(raw).names):
+        yield Evidence(format="open-images", score=STRUCTURAL, seen=seen)
+    if extension in _LIST_EXTENSIONS:
+        yield Evidence(format=_LIST_EXTENSIONS[extension], score=TABULAR, seen=seen)
+    for find in (files.declared, files.json_files, files.xml_files, text_files.texts):
+        yield from find(look)
+    if extension in parquet_list.LIST_EXTENSIONS:
+        kind = "hf" if files.holds_images(raw) else "parquet"
+        yield Evidence(format=kind, score=DECLARED, seen=seen)
+    for found in files.archives(look):
+        yield replace(found, seen=seen)
+    if extension in txt_list.LIST_EXTENSIONS and txt_list.is_list(raw):
+        yield Evidence(format="txt-list", score=TABULAR, seen=seen)

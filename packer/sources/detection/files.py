@@ -11,7 +11,6 @@ from packer.errors import SourceError
 from packer.sources.detection.found import (
     DECLARED,
     FILES_MAX,
-    MENTIONED,
     STRUCTURAL,
     TABULAR,
     Evidence,
@@ -20,8 +19,7 @@ from packer.sources.detection.json_outline import JsonOutline, read_json_outline
 from packer.sources.detection.look import Look, shown_names
 from packer.sources.hugging_face.arrow_files import open_parquet
 from packer.sources.hugging_face.columns import columns_of
-from packer.sources.lists import jsonl_list, txt_list
-from packer.sources.lists.columns import PATH_COLUMNS
+from packer.sources.pairing import stem_of
 from packer.sources.walk import readable_path
 from packer.sources.yolo.data_yaml import declares_yolo
 
@@ -59,32 +57,38 @@ def _is_dota_folder(name: bytes) -> bool:
 
 def json_files(look: Look) -> Iterator[Evidence]:
     """JSON files, by their keys."""
-    for path in look.files(b".json")[:FILES_MAX]:
+    pictures = {stem_of(x.join(name)) for x in look.listings for name in x.pictures}
+    # Of many files, those that are of one picture each are looked at last.
+    paths = sorted(look.files(b".json"), key=lambda path: stem_of(path) in pictures)
+    for path in paths[:FILES_MAX]:
         outline = read_json_outline(os.path.join(look.root, path))
         found = _json_format(outline)
         if found is not None:
             score = DECLARED if found == "coco" else STRUCTURAL
             keys = ", ".join(sorted(outline.keys)[:6])
             yield Evidence(format=found, score=score, seen=f"{readable_path(path)} has {keys}")
-    extensions = tuple(extension.encode() for extension in jsonl_list.LIST_EXTENSIONS)
-    for path in look.files(*extensions)[:FILES_MAX]:
-        first = look.head(path).lstrip().split("\n")[0]
-        if any(f'"{column}"' in first for column in PATH_COLUMNS):
-            seen = f"{readable_path(path)} names a picture in each line"
-            yield Evidence(format="jsonl", score=TABULAR, seen=seen)
+
+
+def kind_of_file(look: Look, path: bytes) -> str | None:
+    """The format that an XML or JSON file is of, or None."""
+    if path.lower().endswith(b".xml"):
+        return _xml_format(look.head(path))
+    if path.lower().endswith(b".json"):
+        return _json_format(read_json_outline(os.path.join(look.root, path)))
+    return None
 
 
 def _json_format(outline: JsonOutline) -> str | None:
     """Format that the keys of a JSON file belong to, or None."""
     keys, inner = outline.keys, outline.inner_keys
     if outline.is_list:
-        if {"image_id", "category_id"} <= keys:
+        if "image_id" in keys and keys & {"category_id", "caption"}:
             return "coco-results"
         if {"image", "annotations"} <= keys and "coordinates" in inner:
             return "createml"
         if "result" in inner and keys & {"annotations", "completions"}:
             return "labelstudio"
-    elif "images" in keys and keys & {"annotations", "categories"}:
+    elif _is_coco(keys, inner):
         return "coco"
     elif {"shapes", "imagePath"} <= keys:
         return "labelme"
@@ -97,6 +101,14 @@ def _json_format(outline: JsonOutline) -> str | None:
     elif {"objects", "size"} <= keys and "classTitle" in inner:
         return "supervisely"
     return "via" if {"regions", "shape_attributes"} <= inner else None
+
+
+def _is_coco(keys: frozenset[str], inner: frozenset[str]) -> bool:
+    """Whether keys are COCO's. Of a long file they are those of its first lists."""
+    if "images" in keys:
+        return bool(keys & {"annotations", "categories"}) or {"id", "file_name"} <= inner
+    of_annotations = {"category_id", "caption", "segments_info"} & inner
+    return "annotations" in keys and "image_id" in inner and bool(of_annotations)
 
 
 def xml_files(look: Look) -> Iterator[Evidence]:
@@ -130,12 +142,14 @@ _ARCHIVES: dict[str, tuple[bytes, ...]] = {
     "zip": (b".zip",),
     "hf": (b".arrow",),
     "tfrecord": (b".tfrecord", b".tfrecords", b".record"),
-    "idx": (b"-ubyte", b"-ubyte.gz", b".idx3-ubyte", b".idx1-ubyte"),
+    "idx": (b"ubyte", b"ubyte.gz"),
     "npy": (b".npy", b".npz"),
 }
 _CIFAR = re.compile(
-    rb"(data_batch_\d|test_batch|batches\.meta)(\.(bin|txt))?|fine_label_names\.txt", re.IGNORECASE
+    rb"(data_batch_\d+|test_batch|batches\.meta)(\.(bin|txt))?|fine_label_names\.txt", re.IGNORECASE
 )
+_CIFAR_100 = frozenset((b"train", b"test", b"train.bin", b"test.bin"))
+_CIFAR_100_RECORD_BYTES = 2 + 3 * 32 * 32
 
 
 def archives(look: Look) -> Iterator[Evidence]:
@@ -151,24 +165,41 @@ def archives(look: Look) -> Iterator[Evidence]:
     if paths:
         first = Path(os.fsdecode(os.path.join(look.root, paths[0])))
         seen = f"{shown_names(paths)}, and no pictures"
-        holds_images = _holds_images(first)
-        yield Evidence(format="hf" if holds_images else "parquet", score=STRUCTURAL, seen=seen)
-    names = [(listing, name) for listing in look.listings for name in listing.files]
-    batches = [listing.join(name) for listing, name in names if _CIFAR.fullmatch(name)]
-    hundred = {name for _, name in names} >= {b"train", b"test", b"meta"}
-    if batches or hundred:
-        seen = f"{shown_names(batches or [b'train', b'test', b'meta'])}, and no pictures"
+        kind = "hf" if holds_images(first) else "parquet"
+        yield Evidence(format=kind, score=STRUCTURAL, seen=seen)
+    cifar = [
+        path
+        for path in look.files(b"")
+        if _CIFAR.fullmatch(path.split(b"/")[-1]) or _is_cifar_100(look, path)
+    ]
+    if cifar:
+        seen = f"{shown_names(cifar)}, and no pictures"
         yield Evidence(format="cifar", score=STRUCTURAL, seen=seen)
 
 
-def _holds_images(path: Path) -> bool:
+def _is_cifar_100(look: Look, path: bytes) -> bool:
+    """Whether a file has a name and the form of CIFAR-100: a pickle, or records of one size."""
+    name = path.split(b"/")[-1].lower()
+    if name not in _CIFAR_100:
+        return False
+    try:
+        with open(os.path.join(look.root, path), "rb") as file:
+            if not name.endswith(b".bin"):
+                return file.read(1) == b"\x80"
+            byte_count = file.seek(0, os.SEEK_END)
+    except OSError:
+        return False
+    return byte_count > 0 and byte_count % _CIFAR_100_RECORD_BYTES == 0
+
+
+def holds_images(path: Path) -> bool:
     """Whether the cells of a Parquet file hold images, rather than paths of them.
 
-    Without pyarrow nobody can say; the source asks for it.
+    Without pyarrow nobody can say, nor of a broken file; the source says what is wrong.
     """
     try:
         return columns_of(open_parquet(path).schema_arrow, None) is not None
-    except SourceError:
+    except (SourceError, ValueError, OSError):
         return False
 
 
@@ -177,16 +208,3 @@ def parquet_lists(look: Look) -> Iterator[Evidence]:
     paths = look.files(b".parquet")
     if paths and look.has_pictures:
         yield Evidence(format="parquet", score=TABULAR, seen=f"{shown_names(paths)} is there")
-
-
-def texts(look: Look) -> Iterator[Evidence]:
-    """Text files that mention pictures, one in each line."""
-    faces = [path for path in look.files(b".txt") if path.endswith(b"_bbx_gt.txt")]
-    if faces:
-        yield Evidence(format="wider", score=STRUCTURAL, seen=f"{shown_names(faces)} is there")
-    for name in look.listings[0].files[:FILES_MAX]:
-        if not name.lower().endswith((b".txt", b".lst")):
-            continue
-        if txt_list.is_list(Path(os.fsdecode(os.path.join(look.root, name)))):
-            seen = f"{readable_path(name)} names a picture in each line"
-            yield Evidence(format="txt-list", score=MENTIONED, seen=seen)

@@ -4,33 +4,44 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from packer.sources import dota
+from packer.sources.detection.files import kind_of_file
 from packer.sources.detection.found import (
     FILES_MAX,
     FLAT,
     FOLDERS,
-    NAMES_MAX,
     PAIRED,
     STRUCTURAL,
     Evidence,
 )
-from packer.sources.detection.look import Look, holds_pictures, list_folder, shown_names
-from packer.sources.masks.names import role_of
+from packer.sources.detection.look import Look, evenly, holds_pictures, list_folder, shown_names
+from packer.sources.detection.text_files import are_yolo, is_yolo_class_file, yolo_classes_text
+from packer.sources.masks.names import role_of, stems_of_mask, stems_of_picture
+from packer.sources.pairing import composed, split_path, stem_of
+from packer.sources.sidecars import PICTURE_FOLDERS
 from packer.sources.splits import are_all_splits
+from packer.sources.walk import readable_path
+from packer.wording import count_text
 
-_FOLDER_SIGNS: dict[str, tuple[tuple[bytes, ...], ...]] = {
+_SIDE_BY_SIDE: dict[str, tuple[tuple[bytes, ...], ...]] = {
     "voc": ((b"annotations", b"jpegimages"),),
-    "cityscapes": ((b"leftimg8bit", b"gtfine"), (b"leftimg8bit", b"gtcoarse")),
-    "kitti": ((b"image_2", b"label_2"),),
-    "dota": ((b"labeltxt",),),
     "mask-pairs": ((b"segmentationclass",), (b"ground_truth",), (b"groundtruth",)),
 }
-"""Names of folders, in lower case, that belong to one format when they lie side by side."""
+_ANYWHERE: dict[str, tuple[tuple[bytes, ...], ...]] = {
+    "cityscapes": ((b"leftimg8bit", b"gtfine"), (b"leftimg8bit", b"gtcoarse")),
+    "kitti": ((b"image_2", b"label_2"),),
+    "dota": tuple((name,) for name in dota.LABEL_FOLDERS),
+}
+"""Names of folders, in lower case, that belong to one format together. Those of the second kind
+come in archives of their own, and are often unpacked into folders of their own."""
 
-_PICTURE_FOLDERS = frozenset(
-    b"images image imgs img jpegimages jpegs jpg photos pictures input inputs rgb".split()
+_DEFECTS = (
+    "beside test/ it has masks of some pictures alone (MVTec), and every picture needs one. Move "
+    "it away to take the folders of each split for labels"
 )
+
 _ANNOTATION_FOLDERS = frozenset(
     b"masks mask labels label annotations annotation annots annot ann gt gts segmentation "
     b"segmentations seg labels_txt xml xmls json jsons targets target".split()
@@ -62,19 +73,24 @@ def mask_folders(look: Look) -> Iterator[Evidence]:
 
 def folder_names(look: Look) -> Iterator[Evidence]:
     """Folders whose names say what they hold."""
+    yield from _names_anywhere(look)
     for listing in look.listings:
         lower = {name.lower(): name for name in listing.folders}
-        for kind, signs in _FOLDER_SIGNS.items():
+        for kind, signs in _SIDE_BY_SIDE.items():
             for sign in signs:
                 if all(name in lower for name in sign):
                     seen = f"folders {shown_names(listing.join(lower[name]) for name in sign)}"
                     score = PAIRED if kind == "mask-pairs" else STRUCTURAL
-                    yield Evidence(format=kind, score=score, seen=seen)
-        pictures = sorted(_PICTURE_FOLDERS & lower.keys())
+                    are_defects = sign == (b"ground_truth",) and b"test" in lower
+                    problem = _DEFECTS if are_defects else ""
+                    yield Evidence(format=kind, score=score, seen=seen, problem=problem)
+        pictures = sorted(PICTURE_FOLDERS & lower.keys())
         annotations = sorted(_ANNOTATION_FOLDERS & lower.keys())
         if pictures and annotations:
             pair = listing.join(lower[pictures[0]]), listing.join(lower[annotations[0]])
-            yield _folder_pair(look, *pair)
+            found = _folder_pair(look, *pair)
+            if found is not None:
+                yield found
         for name in listing.folders:
             partners = [
                 name + suffix for suffix in _MASK_SUFFIXES if name + suffix in listing.folders
@@ -84,64 +100,103 @@ def folder_names(look: Look) -> Iterator[Evidence]:
                 yield Evidence(format="mask-pairs", score=PAIRED, seen=seen)
 
 
-def _folder_pair(look: Look, pictures: bytes, annotations: bytes) -> Evidence:
+def _names_anywhere(look: Look) -> Iterator[Evidence]:
+    """Folders that belong to one format wherever they lie."""
+    paths: dict[bytes, bytes] = {}
+    for listing in look.listings:
+        for path in (listing.path, *map(listing.join, listing.folders)):
+            parts = path.split(b"/")
+            for n, part in enumerate(parts):
+                paths.setdefault(part.lower(), b"/".join(parts[: n + 1]))
+    for kind, signs in _ANYWHERE.items():
+        for sign in signs:
+            if all(name in paths for name in sign):
+                places = [paths[name] for name in sign]
+                problem = ""
+                if kind == "kitti" and len({split_path(place)[0] for place in places}) > 1:
+                    problem = "they do not lie side by side. Move them into one folder"
+                seen = f"folders {shown_names(places)}"
+                yield Evidence(format=kind, score=STRUCTURAL, seen=seen, problem=problem)
+
+
+def _folder_pair(look: Look, pictures: bytes, annotations: bytes) -> Evidence | None:
     """What a folder of annotations beside a folder of pictures holds."""
     inside = [
         listing for listing in look.listings if (listing.path + b"/").startswith(annotations + b"/")
     ]
     seen = f"folders {shown_names([pictures, annotations])}"
     texts = [
-        listing.join(n) for listing in inside for n in listing.files if n.lower().endswith(b".txt")
+        listing.join(name)
+        for listing in inside
+        for name in listing.files
+        if name.lower().endswith(b".txt") and not is_yolo_class_file(name)
     ]
-    if texts and _are_yolo(look, texts):
+    if texts and are_yolo(look, texts):
+        seen = f"{seen}; {yolo_classes_text(look)}"
         return Evidence(format="yolo", score=PAIRED, seen=seen)
     if any(listing.pictures for listing in inside):
         return Evidence(format="mask-pairs", score=PAIRED, seen=seen)
+    if any(kind_of_file(look, x.join(name)) for x in inside for name in x.files[:FILES_MAX]):
+        return None  # What the files say of themselves is more.
     return Evidence(format="annotation-folders", score=PAIRED, seen=seen)
 
 
 _SIDECARS = (b".txt", b".xml", b".json", b".npy", b".npz", b".mat", b".cls", b".caption", b".csv")
-_PICTURE_SUFFIXES = (b"_mask", b"_gt", b"_label", b"_labels", b"_seg", b"_P", b"_labelIds")
 _SIDECAR_SHARE_MIN = 0.1
-_YOLO_LINE = re.compile(r"\d+(\s+[-+.\deE]+){4,}\s*")
 
 
 def sidecars(look: Look) -> Iterator[Evidence]:
     """Files in the same folder as pictures that share their names."""
     for listing in look.listings:
-        stems = {name[: name.rfind(b".")] for name in listing.pictures}
-        sampled = listing.pictures[:NAMES_MAX]
+        sampled = evenly(listing.pictures)
         files = set(listing.files)
         for extension in _SIDECARS:
-            paired = [
-                name[: name.rfind(b".")] + extension
-                for name in sampled
-                if name[: name.rfind(b".")] + extension in files
-            ]
-            if paired and len(paired) >= _SIDECAR_SHARE_MIN * len(sampled):
-                paths = [listing.join(name) for name in paired]
-                is_yolo = extension == b".txt" and _are_yolo(look, paths)
-                kind = "yolo" if is_yolo else "sidecars"
-                seen = f"{extension.decode()} files beside pictures: {shown_names(paths, 2)}"
-                yield Evidence(format=kind, score=PAIRED, seen=seen)
-        for suffix in _PICTURE_SUFFIXES:
-            masked = [name for name in sampled if name[: name.rfind(b".")] + suffix in stems]
-            if masked and 3 * len(masked) >= len(sampled):
-                shown = shown_names(map(listing.join, masked), 2)
-                seen = f"pictures with and without {suffix.decode()}: {shown}"
-                yield Evidence(format="mask-pairs", score=PAIRED, seen=seen)
+            names = [stem_of(name) + extension for name in sampled]
+            paths = [listing.join(name) for name in names if name in files]
+            if not paths or len(paths) < _SIDECAR_SHARE_MIN * len(sampled):
+                continue
+            if kind_of_file(look, paths[0]) is not None:
+                continue  # What the files say of themselves is more.
+            seen = f"{extension.decode()} files beside pictures: {shown_names(paths, 2)}"
+            if extension == b".txt" and are_yolo(look, paths):
+                seen = f"{seen}; {yolo_classes_text(look)}"
+                yield Evidence(format="yolo", score=PAIRED, seen=seen)
+            else:
+                yield Evidence(format="sidecars", score=PAIRED, seen=seen)
         marked = [name for name in listing.files if re.fullmatch(rb"gt_.*\.txt", name)]
         if marked:
             seen = f"text files {shown_names(map(listing.join, marked), 2)}"
             yield Evidence(format="icdar", score=PAIRED, seen=seen)
 
 
-def _are_yolo(look: Look, paths: list[bytes]) -> bool:
-    """Whether nine of ten lines are a class number and four numbers or more; no line is fine."""
-    lines = [
-        line for path in paths[:FILES_MAX] for line in look.head(path).splitlines() if line.strip()
-    ]
-    return sum(bool(_YOLO_LINE.fullmatch(line)) for line in lines) >= 0.9 * len(lines)
+_MASK_SHARE_MIN = 0.25
+
+
+def masks_beside(look: Look) -> Iterator[Evidence]:
+    """Masks in the same folder as their pictures, told by how their names begin or end."""
+    for listing in look.listings:
+        if role_of(listing.path).holds_masks:
+            continue
+        sampled = evenly(listing.pictures)
+        masks = masks_among(listing.pictures, sampled)
+        if masks and len(masks) >= _MASK_SHARE_MIN * len(sampled):
+            seen = f"masks beside pictures, such as {readable_path(listing.join(masks[0]))}"
+            yield Evidence(format="mask-pairs", score=PAIRED, seen=seen)
+
+
+def masks_among(names: Sequence[bytes], sampled: Sequence[bytes]) -> list[bytes]:
+    """Those of the sampled names that are of masks of a picture among all the names."""
+    stripped = {name: stems_of_mask(composed(stem_of(name))) for name in sampled}
+    if not any(stripped.values()):
+        return []
+    there = {stem for name in names for stem in picture_names(name)}
+    return [name for name, stems in stripped.items() if not there.isdisjoint(stems)]
+
+
+def picture_names(name: bytes) -> list[bytes]:
+    """Names by which a mask may call a picture: without extension, and without what it ends in."""
+    stem = composed(stem_of(name))
+    return [stem, *stems_of_picture(stem)]
 
 
 def pictures(look: Look) -> Iterator[Evidence]:
@@ -157,8 +212,10 @@ def pictures(look: Look) -> Iterator[Evidence]:
                 tops = sorted((*tops, name))
                 if not are_all_splits(tops):
                     break
-    if not tops:
-        seen = f"{len(root.pictures)} pictures, in no folder"
+    if len(tops) == 1 and tops[0].lower() in PICTURE_FOLDERS:
+        yield _picture_folder(look, tops[0])
+    elif not tops:
+        seen = f"{count_text(len(root.pictures), 'picture')}, in no folder"
         yield Evidence(format="flat", score=FLAT, seen=seen)
     elif not are_all_splits(tops):
         seen = f"folders with pictures: {shown_names(tops)}"
@@ -169,6 +226,25 @@ def pictures(look: Look) -> Iterator[Evidence]:
     else:
         seen = f"splits {shown_names(tops)} without class folders"
         yield Evidence(format="flat", score=FLAT, seen=seen)
+
+
+def _picture_folder(look: Look, name: bytes) -> Evidence:
+    """The only folder with pictures, which has the name of no class."""
+    shown = readable_path(name)
+    held = [x for x in look.listings if (x.path + b"/").startswith(name + b"/") and x.pictures]
+    for listing in held:
+        if listing.path == name:
+            count = count_text(len(listing.pictures), "picture")
+            seen = f"{count} in {shown}/, which is the name of no class"
+            return Evidence(format="flat", score=FLAT, seen=seen)
+    below = sorted({x.path.split(b"/")[1] for x in held})
+    seen = f"the only folder with pictures: {shown}"
+    problem = (
+        f"this is the name of no class, and the pictures lie in folders below it"
+        f"{': ' + shown_names(below) if below else ''}. To take those for classes or splits, give "
+        f"{readable_path(os.path.join(look.root, name))} instead"
+    )
+    return Evidence(format="imagefolder", score=FLAT, seen=seen, problem=problem)
 
 
 def _has_class_folders(look: Look, split: bytes) -> bool:

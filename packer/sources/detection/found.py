@@ -15,9 +15,8 @@ from dataclasses import dataclass
 
 DECLARED, STRUCTURAL, PAIRED, TABULAR, MENTIONED, FOLDERS, FLAT = 100, 80, 60, 50, 40, 30, 10
 
-NAMES_MAX = 200
 FILES_MAX = 20
-"""How many pictures of a folder, and how many files of a kind, are looked at."""
+"""How many files of a kind are looked into."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,27 +1,31 @@
-"""What CSV and TSV files say about the layout."""
+"""What lists of pictures say about the layout: CSV, TSV, JSON lines, text."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from packer.errors import SourceError
 from packer.sources.detection.found import (
     FILES_MAX,
-    NAMES_MAX,
+    MENTIONED,
     STRUCTURAL,
     TABULAR,
     Evidence,
 )
-from packer.sources.detection.look import Look, shown_names
-from packer.sources.lists import csv_list
-from packer.sources.lists.columns import Columns
+from packer.sources.detection.look import NAMES_MAX, Look, shown_names
+from packer.sources.detection.text_files import mask_lists
+from packer.sources.lists import csv_list, jsonl_list, txt_list
+from packer.sources.lists.columns import PATH_COLUMNS, Columns
 from packer.sources.lists.csv_table import csv_table
 from packer.sources.lists.files import find_lists
 from packer.sources.lists.open_images import BOX_COLUMNS
+from packer.sources.lists.table import Table
 from packer.sources.source import SourceOptions
+from packer.sources.splits import are_all_splits
 from packer.sources.walk import readable_path
 
 _PIXEL_COLUMNS_LEAST = 100
@@ -39,7 +43,7 @@ def csv_lists(look: Look, options: SourceOptions) -> Iterator[Evidence]:
         columns = csv_list.read_columns(list_path)
         seen = f"{readable_path(path)}: columns {', '.join(map(repr, columns.names[:8]))}"
         lower = {column.lower() for column in columns.names}
-        if {column.lower() for column in BOX_COLUMNS} <= lower:
+        if is_open_images(columns.names):
             yield Evidence(format="open-images", score=STRUCTURAL, seen=seen)
         elif columns.path is None:
             if not look.has_pictures and len(columns.names) > _PIXEL_COLUMNS_LEAST:
@@ -55,7 +59,13 @@ def csv_lists(look: Look, options: SourceOptions) -> Iterator[Evidence]:
     if len(readable) == 1:
         yield _one_list(*readable[0], look, options)
     elif readable:
-        yield _several_lists([path for path, _, _ in readable], look)
+        paths = [path for path, _, _ in readable]
+        yield _several_lists("csv", paths, look, csv_list.LIST_EXTENSIONS, csv_table)
+
+
+def is_open_images(names: Iterable[str]) -> bool:
+    """Whether the columns are those of Open Images' boxes."""
+    return {name.lower() for name in BOX_COLUMNS} <= {name.lower() for name in names}
 
 
 def _has_flags(list_path: Path, columns: Columns) -> bool:
@@ -64,16 +74,79 @@ def _has_flags(list_path: Path, columns: Columns) -> bool:
     return sum(value.strip() in ("0", "1", "-1") for value in first) >= 2
 
 
-def _several_lists(paths: list[bytes], look: Look) -> Evidence:
+def jsonl_lists(look: Look, options: SourceOptions) -> Iterator[Evidence]:
+    """JSON lines whose first names a picture."""
+    extensions = tuple(extension.encode() for extension in jsonl_list.LIST_EXTENSIONS)
+    for path in look.files(*extensions)[:FILES_MAX]:
+        first = look.head(path).lstrip().split("\n")[0]
+        if any(f'"{column}"' in first for column in PATH_COLUMNS):
+            seen = f"{readable_path(path)} names a picture in each line"
+            yield Evidence(
+                format="jsonl", score=TABULAR, seen=seen, problem=_problem_of_place(path)
+            )
+
+
+def txt_lists(look: Look, options: SourceOptions) -> Iterator[Evidence]:
+    """Text files that name a picture in each line, and perhaps a label."""
+    root = Path(os.fsdecode(look.root))
+    of_masks = mask_lists(look)
+    names = [n for n in look.listings[0].files if n.lower().endswith(b".txt") and n not in of_masks]
+    found = [n for n in names[:FILES_MAX] if txt_list.is_list(root / os.fsdecode(n))]
+    if len(found) > 1:
+        extensions, read = txt_list.LIST_EXTENSIONS, txt_list.txt_table
+        several = _several_lists("txt-list", found, look, extensions, read, txt_list.is_list)
+        if several.problem:
+            yield replace(several, score=MENTIONED)
+            return
+    if not found:
+        return
+    seen = f"{shown_names(found)} names a picture in each line"
+    rows = islice(txt_list.txt_table(root / os.fsdecode(found[0])).rows(), FILES_MAX)
+    written = [row[0] for _, row in rows if not isinstance(row, str)]
+    if not written:
+        problem = "its lines have no label. For all pictures, unlabelled, give --format flat"
+        yield Evidence(format="txt-list", score=MENTIONED, seen=seen, problem=problem)
+        return
+    folders = [look.root, os.path.join(look.root, txt_list.PICTURE_FOLDER)]
+    if options.root is not None:
+        folders.append(os.fsencode(options.root))
+    there = sum(any(csv_list.is_there(name, [folder]) for folder in folders) for name in written)
+    seen = f"{seen}, {there} of {len(written)} sampled paths are there"
+    if there:
+        yield Evidence(format="txt-list", score=TABULAR, seen=seen)
+        return
+    looked = " and ".join(map(readable_path, folders))
+    problem = (
+        f"no picture such as {written[0]!r} lies in {looked}. "
+        "Give the folder of the pictures as --root"
+    )
+    yield Evidence(format="txt-list", score=MENTIONED, seen=seen, problem=problem)
+
+
+def _several_lists(
+    kind: str,
+    paths: list[bytes],
+    look: Look,
+    extensions: tuple[str, ...],
+    read: Callable[[Path], Table],
+    is_list: Callable[[Path], bool] = lambda path: True,
+) -> Evidence:
     """Lists of one split each are read together; others are not chosen from."""
     seen = f"lists {shown_names(paths)}"
     try:
-        raw = Path(os.fsdecode(look.root))
-        find_lists(raw, csv_list.LIST_EXTENSIONS, csv_table, ".csv or .tsv file")
+        find_lists(Path(os.fsdecode(look.root)), extensions, read, "list", is_list)
     except SourceError:
         problem = "it is not clear which is meant. Give the path of the list itself instead"
-        return Evidence(format="csv", score=TABULAR, seen=seen, problem=problem)
-    return Evidence(format="csv", score=TABULAR, seen=f"{seen}, one for each split")
+        return Evidence(format=kind, score=TABULAR, seen=seen, problem=problem)
+    return Evidence(format=kind, score=TABULAR, seen=f"{seen}, one for each split")
+
+
+def _problem_of_place(path: bytes) -> str:
+    """Why a list is not found by who gives its folder, or empty."""
+    folders = path.split(b"/")[:-1]
+    if not folders or (len(folders) == 1 and are_all_splits(folders)):
+        return ""
+    return "it does not lie in the folder that was given. Give the path of the list itself instead"
 
 
 def _one_list(
@@ -94,7 +167,8 @@ def _one_list(
     there = sum(csv_list.is_there(name, bases) for name in names)
     seen += f", {there} of {len(names)} sampled paths are there"
     if there or not names:
-        return Evidence(format="csv", score=TABULAR, seen=seen)
+        problem = _problem_of_place(path)
+        return Evidence(format="csv", score=TABULAR, seen=seen, problem=problem)
     looked = " and ".join(map(readable_path, bases))
     problem = f"no picture such as {names[0]!r} lies in {looked}"
     for folder in look.listings[0].folders[:NAMES_MAX]:

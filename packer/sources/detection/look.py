@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +15,8 @@ LEVELS = 2
 LEVEL1_FOLDERS_MAX = 200
 LEVEL2_FOLDERS_MAX = 20
 WRAPPERS_MAX = 4
+DEEPER_FOLDERS_MAX = 200
+NAMES_MAX = 200
 HEAD_BYTES = 64 * 2**10
 
 
@@ -130,6 +132,30 @@ def list_folder(root: bytes, path: bytes) -> Listing:
     for names in (listing.pictures, listing.files, listing.folders):
         names.sort()
     return listing
+
+
+def deeper(look: Look) -> list[Listing]:
+    """Listings of folders below those that were looked at, level by level, a limited number."""
+    listed = {b""}
+    for listing in look.listings:
+        parts = listing.path.split(b"/")
+        listed.update(b"/".join(parts[: n + 1]) for n in range(len(parts)))
+    pending = [x.join(n) for x in look.listings for n in x.folders if x.join(n) not in listed]
+    found: list[Listing] = []
+    for path in pending:  # Which grows.
+        if len(found) == DEEPER_FOLDERS_MAX:
+            break
+        try:
+            found.append(list_folder(look.root, path))
+        except OSError:
+            continue
+        pending += map(found[-1].join, found[-1].folders)
+    return found
+
+
+def evenly(names: Sequence[bytes]) -> Sequence[bytes]:
+    """At most `NAMES_MAX` of the names, from all parts of the list."""
+    return names[:: max(1, -(-len(names) // NAMES_MAX))]
 
 
 def _is_folder(entry: os.DirEntry[bytes]) -> bool:

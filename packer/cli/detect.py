@@ -1,0 +1,33 @@
+"""The `detect` command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from packer.cli import printable
+
+
+@click.command("detect")
+@click.argument("raw", type=click.Path(path_type=Path))
+@click.option(
+    "--root",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder that the paths in a list are relative to. Default: the list's own.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def detect_command(raw: Path, root: Path | None, as_json: bool) -> None:
+    """Print what speaks for each layout that RAW may have, and which one a build would take.
+
+    Exit status: 1 when no source reads it or its content does not fit, 2 when several layouts fit
+    and --format has to say which.
+    """
+    from packer.sources import SourceOptions
+    from packer.sources.detection.detect import examine
+
+    found = examine(raw, SourceOptions(root=root))
+    click.echo(json.dumps(found.as_dict()) if as_json else printable(found.summary()))
+    if found.error is not None:
+        raise found.error
