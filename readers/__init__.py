@@ -11,18 +11,36 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from readers.buckets import BucketBatchSampler as BucketBatchSampler
+    from readers.buckets import size_buckets as size_buckets
     from readers.dataset import LMDBDataset as LMDBDataset
     from readers.loader import LoaderConfig as LoaderConfig
     from readers.loader import make_loader as make_loader
+    from readers.order_sampler import OrderSampler as OrderSampler
     from readers.prefetch import DevicePrefetcher as DevicePrefetcher
+    from readers.samplers import BlockShuffleSampler as BlockShuffleSampler
+    from readers.samplers import ClassBalancedSampler as ClassBalancedSampler
+    from readers.samplers import MixtureSampler as MixtureSampler
+    from readers.samplers import SequentialSampler as SequentialSampler
+    from readers.samplers import ShuffleSampler as ShuffleSampler
+    from readers.samplers import WeightedSampler as WeightedSampler
     from readers.store.errors import StoreError as StoreError
 
 _HOMES = {
+    "BlockShuffleSampler": "readers.samplers",
+    "BucketBatchSampler": "readers.buckets",
+    "ClassBalancedSampler": "readers.samplers",
     "DevicePrefetcher": "readers.prefetch",
     "LMDBDataset": "readers.dataset",
     "LoaderConfig": "readers.loader",
+    "MixtureSampler": "readers.samplers",
+    "OrderSampler": "readers.order_sampler",
+    "SequentialSampler": "readers.samplers",
+    "ShuffleSampler": "readers.samplers",
     "StoreError": "readers.store.errors",
+    "WeightedSampler": "readers.samplers",
     "make_loader": "readers.loader",
+    "size_buckets": "readers.buckets",
 }
 
 __all__ = sorted(_HOMES)

@@ -96,6 +96,7 @@ class DevicePrefetcher:
         self.device = torch.device(device)
         self.depth = depth
         self.transform = transform
+        self._state: Any = None  # Of the loader, when it gave the batch in use.
         # Kept over epochs: torch keeps free memory for each stream apart.
         self._stream: torch.cuda.Stream | None = None
         if self.device.type == "cuda" and not torch.cuda.is_available():
@@ -110,10 +111,40 @@ class DevicePrefetcher:
             raise TypeError(f"the loader, a {type(self.loader).__name__}, has no length")
         return len(self.loader)
 
+    def state_dict(self) -> Any:
+        """The loader's state when it gave the batch in use; see `Loader.state_dict`.
+
+        The loader itself is ahead of it.
+
+        Raises:
+            TypeError: The loader has no `state_dict`.
+        """
+        self._check_has_state()
+        return _state_of(self.loader) if self._state is None else self._state
+
+    def load_state_dict(self, state_dict: Any) -> None:
+        """Have the next epoch go on where a state was taken.
+
+        Raises:
+            TypeError: The loader has no `load_state_dict`.
+        """
+        self._check_has_state()
+        self.loader.load_state_dict(state_dict)  # type: ignore[attr-defined]
+        self._state = None
+
+    def _check_has_state(self) -> None:
+        if not hasattr(self.loader, "state_dict"):
+            raise TypeError(
+                f"the loader, a {type(self.loader).__name__}, has no state_dict. make_loader and "
+                "torchdata's StatefulDataLoader have one"
+            )
+
     def __iter__(self) -> Iterator[Any]:
         batches = iter(self.loader)
         lane = self._lane()
         under_way: deque[Any] = deque()
+        states: deque[Any] = deque()
+        self._state = _state_of(self.loader)
         failure: Exception | None = None
         is_ended = False
         try:
@@ -121,11 +152,14 @@ class DevicePrefetcher:
                 while not is_ended and len(under_way) <= self.depth:
                     try:
                         is_ended = not _send_next(batches, lane, under_way)
+                        states.append(_state_of(self.loader))
                     except Exception as error:  # Raised below, whole, in its batch's place.
                         failure, is_ended = error, True
                 if not under_way:
                     break
+                self._state = states.popleft()
                 yield lane.receive(under_way.popleft())
+            self._state = None
             if failure is not None:
                 raise failure
         finally:
@@ -142,6 +176,11 @@ class DevicePrefetcher:
 
     def __repr__(self) -> str:
         return f"DevicePrefetcher({self.loader!r}, {str(self.device)!r}, depth={self.depth})"
+
+
+def _state_of(loader: Iterable[Any]) -> Any:
+    """The loader's state, if it has one."""
+    return loader.state_dict() if hasattr(loader, "state_dict") else None
 
 
 class _Lane(Protocol):

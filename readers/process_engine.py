@@ -23,6 +23,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from multiprocessing import reduction
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
@@ -38,8 +39,8 @@ from readers.slots import Place, Slot, SlotWriter, tensor_at
 from readers.stats import LoaderStats, Watch
 from readers.thread_engine import ENDED
 
-# Run, turn, epoch, slot, how many indices, whether the slot's descriptor follows.
-_TASK = struct.Struct("<QQQQQ?")
+# Run, turn, epoch, number, slot, how many indices, whether the slot's descriptor follows.
+_TASK = struct.Struct("<QQQQQQ?")
 _SAMPLE = struct.Struct("<q")
 _NO_SAMPLE = -1
 _PARENT_CHECK_S = 5.0
@@ -123,12 +124,16 @@ class ProcessEngine:
                 self._selector.register(worker.connection, selectors.EVENT_READ, worker)
                 self._selector.register(worker.process.sentinel, selectors.EVENT_READ, worker)
 
-    def batches(self, parts: Iterable[NDArray[np.int64]], epoch: int) -> Iterator[Any]:
+    def batches(
+        self, parts: Iterable[NDArray[np.int64]], epoch: int, numbers: Iterator[int] | None = None
+    ) -> Iterator[Any]:
         """The batches of an epoch, in order.
 
         Args:
             parts: The indices of each batch.
             epoch: Its number.
+            numbers: Numbers of the batches in the epoch, over all ranks: a worker's global random
+                numbers follow from them. None counts from 0.
 
         Raises:
             WorkerDiedError: A worker died; the message says on which sample.
@@ -139,6 +144,7 @@ class ProcessEngine:
         self._run += 1  # What an earlier, abandoned run still has on its way is dropped.
         run = self._run
         waiting = iter(parts)
+        numbers = count() if numbers is None else numbers
         ready: dict[int, tuple[int, int, Any]] = {}
         free = self._free
         sent = handed = 0
@@ -150,7 +156,7 @@ class ProcessEngine:
                     if indices is None:
                         is_exhausted = True
                         break
-                    self._send(run, sent, epoch, indices)
+                    self._send(run, sent, epoch, next(numbers), indices)
                     sent += 1
                 if handed == sent:
                     return
@@ -168,14 +174,16 @@ class ProcessEngine:
         finally:
             free.extend(number for number, _, _ in ready.values())
 
-    def _send(self, run: int, turn: int, epoch: int, indices: NDArray[np.int64]) -> None:
+    def _send(
+        self, run: int, turn: int, epoch: int, number: int, indices: NDArray[np.int64]
+    ) -> None:
         worker = min(self._workers, key=lambda worker: worker.task_count)
         if not self._free:
             self._slots.append(Slot.make(is_pinned=self._is_pinned))
             self._free.append(len(self._slots) - 1)
-        number = self._free.pop()
+        slot_number = self._free.pop()
         try:
-            worker.send(run, turn, epoch, number, self._slots[number], indices)
+            worker.send((run, turn, epoch, number), slot_number, self._slots[slot_number], indices)
         except (BrokenPipeError, ConnectionResetError):
             raise self._death(worker) from None
 
@@ -270,21 +278,19 @@ class _Worker:
 
     def send(
         self,
-        run: int,
-        turn: int,
-        epoch: int,
-        number: int,
+        task: tuple[int, int, int, int],
+        slot_number: int,
         slot: Slot,
         indices: NDArray[np.int64],
     ) -> None:
-        """Have it fill a slot."""
-        is_new = number not in self._known
-        self._known.add(number)
+        """Have it fill a slot; a task is run, turn, epoch and number of a batch."""
+        is_new = slot_number not in self._known
+        self._known.add(slot_number)
         self.task_count += 1
         # The indices go through the slot: a message that fits into the pipe for sure never waits
         # for a worker that waits for its own answer to be read.
         os.pwrite(slot.descriptor, indices.tobytes(), 0)
-        self.connection.send_bytes(_TASK.pack(run, turn, epoch, number, len(indices), is_new))
+        self.connection.send_bytes(_TASK.pack(*task, slot_number, len(indices), is_new))
         if is_new:
             reduction.send_handle(self.connection, slot.descriptor, self.process.pid)
 
@@ -352,14 +358,14 @@ def _work(connection: Connection, filler: Filler, seed: int, inherited: list[int
                 if os.getppid() != parent:
                     return
             message = connection.recv_bytes()
-            run, turn, epoch, slot_number, count, is_new = _TASK.unpack(message)
+            run, turn, epoch, number, slot_number, index_count, is_new = _TASK.unpack(message)
             if is_new:
                 slots[slot_number] = Slot(reduction.recv_handle(connection))
         except (EOFError, OSError):
             return
         slot = slots[slot_number]
-        indices = np.frombuffer(os.pread(slot.descriptor, count * 8, 0), np.int64)
-        _seed(seed, epoch, turn)
+        indices = np.frombuffer(os.pread(slot.descriptor, index_count * 8, 0), np.int64)
+        _seed(seed, epoch, number)
         watch = _SharedWatch(status)
         answer = _answer(filler, indices, epoch, slot, watch)
         measured = (watch.stages, watch.storage_batch_count)
@@ -409,12 +415,12 @@ def _use_one_thread() -> None:
     cv2.setNumThreads(1)
 
 
-def _seed(seed: int, epoch: int, turn: int) -> None:
+def _seed(seed: int, epoch: int, number: int) -> None:
     """Give the global random numbers a state of their own for each batch, whoever fills it.
 
     Which worker that is depends on who is free first, and must not show in the samples.
     """
-    state = np.random.SeedSequence([seed, epoch, turn]).generate_state(4)
+    state = np.random.SeedSequence([seed, epoch, number]).generate_state(4)
     random.seed(int(state[0]))
     np.random.seed(state[1:3])
     torch.default_generator.manual_seed(int(state[3]))  # Of the CPU alone: 5 times as quick.

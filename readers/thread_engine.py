@@ -78,12 +78,15 @@ class ThreadEngine:
             )
         return self._executor
 
-    def batches(self, parts: Iterable[NDArray[np.int64]], epoch: int) -> Iterator[Any]:
+    def batches(
+        self, parts: Iterable[NDArray[np.int64]], epoch: int, numbers: Iterator[int] | None = None
+    ) -> Iterator[Any]:
         """The batches of an epoch, in order.
 
         Args:
             parts: The indices of each batch.
             epoch: Its number.
+            numbers: Of the batches; not used, as threads share the random numbers of the process.
 
         Raises:
             Exception: What the filler raised, as soon as it is known.
@@ -159,7 +162,9 @@ class DirectEngine:
         self._filler = filler
         self._stats = stats
 
-    def batches(self, parts: Iterable[NDArray[np.int64]], epoch: int) -> Iterator[Any]:
+    def batches(
+        self, parts: Iterable[NDArray[np.int64]], epoch: int, numbers: Iterator[int] | None = None
+    ) -> Iterator[Any]:
         """The batches of an epoch, in order."""
         for indices in parts:
             watch = Watch()

@@ -56,7 +56,7 @@ def original(at):
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory, write_store):
-    """The same pictures three times: of one size, each of its own, and as their files' bytes."""
+    """The same pictures: of one size, each of its own, as their files' bytes, and some of both."""
     folder = tmp_path_factory.mktemp("engines")
 
     def image(codec, *sides, **settings):
@@ -68,6 +68,10 @@ def stores(tmp_path_factory, write_store):
         "fixed": (image("raw", 40, 50), lambda at: cv2.resize(picture(at), (50, 40))),
         "sized": (image("raw", None, None), picture),
         "original": (image("original", None, None, mode="rgb"), original),
+        "mixed": (
+            image("mixed", None, None, mode="rgb"),
+            lambda at: picture(at) if at % 3 == 0 else original(at),
+        ),
     }
     label = Field(name="label", kind="scalar", dtype="int64")
     paths = {}
@@ -99,7 +103,7 @@ def epoch_of(dataset, epoch=3, batch_size=7, engine="thread", workers=0, **setti
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
-@pytest.mark.parametrize("kind", ["fixed", "sized", "original"])
+@pytest.mark.parametrize("kind", ["fixed", "sized", "original", "mixed"])
 def test_pixels_follow_from_seed_epoch_and_sample(stores, kind):
     """Not from the engine, the workers or the size of a batch; a worker that decodes windows of
     JPEGs has the same pixels as the loop itself, which decodes them whole."""

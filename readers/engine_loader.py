@@ -1,0 +1,235 @@
+"""A torch DataLoader whose batches come from an engine, and which knows where it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from readers.batching import Batches, GivenBatches, OrderBatches
+from readers.buckets import BucketBatchSampler
+from readers.collate import collate
+from readers.dataset import LMDBDataset
+from readers.identity import identity_of_dataset
+from readers.order_sampler import OrderSampler
+from readers.place import Run
+from readers.stats import LoaderStats
+
+if TYPE_CHECKING:
+    from readers.loader import LoaderConfig
+
+_END = object()
+
+
+class Engine(Protocol):
+    """Makes batches ahead of the loop that takes them."""
+
+    def batches(
+        self, parts: Iterable[NDArray[np.int64]], epoch: int, numbers: Iterator[int] | None = None
+    ) -> Iterator[Any]:
+        """The batches of an epoch, in order, with their numbers over all ranks."""
+
+    def close(self) -> None:
+        """End threads and processes. The next run starts new ones."""
+
+
+class Loader(DataLoader[Any]):
+    """What `make_loader` returns: a torch DataLoader whose batches come from an engine of ours.
+
+    Each iteration is one epoch, and the next one has the next number. The order of samples is a
+    function of seed and epoch alone.
+
+    Args:
+        dataset: Of samples.
+        batch_size: Samples of a batch on this rank.
+        shuffle: Not used: there is a sampler. Lightning passes False.
+        sampler: Yields indices.
+        batch_sampler: Or: yields the indices of each batch.
+        drop_last: Whether the last short batch is dropped.
+        pad: Whether the last batches are filled up, and all say which samples are `valid`.
+        config: Settings of the machine.
+        engine: Makes the batches.
+        totals: Told where time goes.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset[Any],
+        batch_size: int | None = 1,
+        shuffle: bool = False,
+        sampler: Sampler[int] | None = None,
+        batch_sampler: Iterable[Sequence[int]] | None = None,
+        drop_last: bool = False,
+        *,
+        pad: bool = False,
+        config: LoaderConfig,
+        engine: Engine,
+        totals: LoaderStats,
+    ) -> None:
+        settings: dict[str, Any] = {"batch_sampler": batch_sampler}
+        if batch_sampler is None:
+            settings = {"sampler": sampler, "batch_size": batch_size, "drop_last": drop_last}
+        super().__init__(
+            dataset,
+            num_workers=config.workers,
+            prefetch_factor=config.prefetch_factor,
+            persistent_workers=config.persistent_workers,
+            pin_memory=config.pin_memory,
+            collate_fn=collate,
+            **settings,
+        )
+        # Lightning makes a loader like this one, with another batch_sampler, of what has the same
+        # name among arguments and attributes.
+        self.pad = pad and batch_sampler is None
+        self.config = config
+        self.engine = engine
+        self.totals = totals
+        self._dataset_identity: str | None = None
+        self._batches: Batches
+        if isinstance(batch_sampler, BucketBatchSampler):
+            self._batches = batch_sampler
+        elif batch_sampler is None and isinstance(sampler, OrderSampler):
+            assert batch_size is not None
+            self._batches = OrderBatches(sampler, batch_size, drop_last=drop_last, pads=pad)
+        else:
+            assert self.batch_sampler is not None
+            self._batches = GivenBatches(self.batch_sampler, sampler)
+
+    def __len__(self) -> int:
+        """Batches of an epoch on this rank."""
+        if isinstance(self._batches, OrderBatches):
+            return self._batches.batch_count()
+        return super().__len__()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Have the next iteration be the epoch of this number. Without it, they count up.
+
+        An epoch that is the one to come anyway is gone on with where `load_state_dict` said.
+        """
+        self._batches.place.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loop is: epoch and position over all ranks, of the batches that it was given.
+
+        The same on all ranks. It may be taken at any step: what is filled ahead does not count.
+        """
+        return self._batches.place.state_dict(self._identity())
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Have the next iteration go on where a state was taken.
+
+        Workers, engine and number of ranks may be others, and the batch size too, where samples
+        come in an order of ours; with a sampler of the user's, it passes over the batches before.
+
+        Raises:
+            ValueError: The state is of another order, seed or dataset.
+        """
+        self._batches.place.load_state_dict(state_dict, self._identity())
+
+    def _identity(self) -> dict[str, Any]:
+        if self._dataset_identity is None:
+            self._dataset_identity = identity_of_dataset(self.dataset)
+        return {**self._batches.identity(), "dataset": self._dataset_identity}
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        # An iteration takes its epoch with its first batch: Lightning makes one, then says which.
+        batches = self._batches
+        run = batches.begin()
+        rank, world_size = batches.ranks()
+        parts = (self._checked(part) for part in batches.parts(run.epoch, run.position))
+        numbers = count(run.position // batches.step * world_size + rank, world_size)
+        yield from self._handed_out(run, self.engine.batches(parts, run.epoch, numbers))
+
+    def _checked(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """What a sampler says, as indices in [0, len) of a store: it is not looked at again."""
+        if not isinstance(self.dataset, LMDBDataset):
+            return indices
+        count = len(self.dataset)
+        wrong = (indices < -count) | (indices >= count)
+        if wrong.any():
+            raise IndexError(
+                f"the sampler yields {indices[wrong.argmax()]} for {self.dataset!r}, "
+                f"expected [0, {count})"
+            )
+        return np.where(indices < 0, indices + count, indices)
+
+    def _handed_out(self, run: Run, batches: Iterator[Any]) -> Iterator[Any]:
+        """The same batches, with the time on both sides of each, and the place, taken down."""
+        stats, place, step = self.totals, self._batches.place, self._batches.step
+        end = self._batches.end
+        while True:
+            asked = time.perf_counter()
+            batch = next(batches, _END)
+            if batch is _END:  # None may be a batch, to a collate_fn that drops samples.
+                place.end(run)
+                return
+            given = time.perf_counter()
+            stats.waiting_s += given - asked
+            stats.batch_count += 1
+            sample_count, byte_count = _measure(batch)
+            stats.sample_count += sample_count
+            stats.byte_count += byte_count
+            if self.pad:
+                batch = self._marked(batch, run.position)
+            run.position += step
+            if end is not None:
+                run.position = min(run.position, end)
+            yield batch
+            del batch  # Its memory is free as soon as the loop lets go of it.
+            stats.consuming_s += time.perf_counter() - given
+
+    def _marked(self, batch: Any, position: int) -> Any:
+        """A batch with the field `valid`: false for samples that only fill it up."""
+        assert isinstance(self._batches, OrderBatches)
+        valid = self._batches.valid(position)
+        if self.pin_memory:
+            valid = valid.pin_memory()
+        if type(batch) is dict and "valid" not in batch:
+            return {**batch, "valid": valid}
+        if type(batch) in (tuple, list):
+            return type(batch)([*batch, valid])
+        found = "a dict that has one" if type(batch) is dict else type(batch).__name__
+        raise ValueError(
+            "pad=True adds a field 'valid' to batches that are dicts, tuples or lists; "
+            f"got {found}. Have collate_fn return one of these, or leave pad out"
+        )
+
+    def stats(self) -> dict[str, Any]:
+        """Where time went since the loader was made; see `LoaderStats`."""
+        return self.totals.as_dict()
+
+    def __str__(self) -> str:
+        facts = self.totals.as_dict()
+        return (
+            f"{facts['sample_count']:,} samples in {facts['batch_count']:,} batches by the "
+            f"{facts['engine']} engine: {facts['samples_per_s']:,.0f} samples/s, "
+            f"{facts['bytes_per_s'] / 1e9:.2f} GB/s, {facts['queue_depth']:.1f} batches ready; "
+            f"{facts['verdict']}"
+        )
+
+    def close(self) -> None:
+        """End threads and processes. Batches stay valid; the next iteration starts new ones."""
+        self.engine.close()
+
+
+def _measure(batch: Any) -> tuple[int, int]:
+    """Samples of a batch, and bytes of the tensors that stand in it directly."""
+    values = batch.values() if isinstance(batch, dict) else batch
+    if isinstance(values, torch.Tensor):
+        return (len(values) if values.ndim else 1), values.nbytes
+    byte_count, sample_count = 0, 0
+    if isinstance(values, Iterator):  # Looking at it would use it up.
+        return sample_count, byte_count
+    try:
+        for value in values:
+            sample_count = max(sample_count, len(value))
+            byte_count += value.nbytes if isinstance(value, torch.Tensor) else 0
+    except TypeError:  # A batch of the user's own making.
+        pass
+    return sample_count, byte_count
