@@ -208,15 +208,11 @@ class BatchReader:
     def _ragged_samples(
         self, indices: NDArray[np.int64], positions: NDArray[np.int64], watch: Watch
     ) -> list[dict[str, Any]]:
-        store, reader = self._view.store, self._opened_readers()[0]
+        reader = self._opened_readers()[0]
         samples = []
         for index, position in zip(indices.tolist(), positions.tolist(), strict=True):
             watch.sample(index)
-            shard, place = store.locate(position)
-            try:
-                samples.append(reader.read(shard.record(place)))
-            except (CodecError, ImageError) as error:
-                raise self._view.damaged(shard, place, error) from error
+            samples.append(reader.at(position))
         return samples
 
     def _drawn(
@@ -320,7 +316,7 @@ class BatchReader:
         assert self._ops is not None
         plan, reader = self._ops.plan, self._opened_readers()[1]
         assert reader is not None
-        windows = self.windows if image.codec == "original" and image.mode == "rgb" else None
+        windows = self.windows if image.codec != "raw" and image.mode == "rgb" else None
         rows = zip(indices.tolist(), positions.tolist(), strict=True)
         for row, (index, position) in enumerate(rows):
             watch.sample(index)
@@ -349,7 +345,7 @@ class BatchReader:
         params: Params,
         row: int,
     ) -> NDArray[np.uint8] | None:
-        """The window of a JPEG that an operation uses, or None when it is to be decoded whole."""
+        """The window of a JPEG that an operation uses, or None when all of the image is needed."""
         data, orientation = reader.encoded(shard.record(place))
         if orientation != 1 or data[:3] != _JPEG_START:
             return None
@@ -387,7 +383,7 @@ class StoreFiller:
             reader = BatchReader(self._view, self._ops)
             if self._is_in_worker and self._ops is not None:
                 field = self._view.store.manifest.schema[self._ops.field]
-                reader.windows = load() if field.codec == "original" else None
+                reader.windows = load() if field.codec != "raw" else None
             self._reader = reader
         return self._reader
 

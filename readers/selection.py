@@ -14,6 +14,9 @@ class Selection:
     Args:
         starts: First position of each run.
         stops: End of each run, int64.
+
+    Attributes:
+        only_start: Where the samples begin when they are one run; None when they are several.
     """
 
     def __init__(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
@@ -22,7 +25,7 @@ class Selection:
         self._before = np.concatenate([[0], np.cumsum(stops - starts)]).astype(np.int64)
         self._count = int(self._before[-1])
         # The only run of a whole store or of a split in path order needs no search.
-        self._only_start = int(starts[0]) if len(starts) == 1 else None
+        self.only_start = int(starts[0]) if len(starts) == 1 else None
 
     @classmethod
     def of_all(cls, count: int) -> Selection:
@@ -44,15 +47,15 @@ class Selection:
 
     def position(self, index: int) -> int:
         """Position in the store of the sample at `index` in [0, len)."""
-        if self._only_start is not None:
-            return self._only_start + index
+        if self.only_start is not None:
+            return self.only_start + index
         run = int(self._before.searchsorted(index, side="right")) - 1
         return int(self._starts[run] + index - self._before[run])
 
     def positions(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         """Positions in the store of many samples, indices in [0, len)."""
-        if self._only_start is not None:
-            return indices + self._only_start
+        if self.only_start is not None:
+            return indices + self.only_start
         runs = np.searchsorted(self._before, indices, side="right") - 1
         return self._starts[runs] + indices - self._before[runs]
 

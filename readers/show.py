@@ -10,30 +10,29 @@ from numpy.typing import NDArray
 
 from readers.samples import Sample
 from readers.store.reader import StoreReader
-from readers.store.record import RecordReader
+from readers.store.samples import Samples
 from readers.store.schema import Field
 from readers.view import ImageAs
 
 
 class SampleReader:
-    """Takes fields out of a record, as the caller wants them.
+    """Takes fields of samples, as the caller wants them.
 
-    What can be known from the schema is worked out once, here; `read` is the per-sample path.
+    What can be known from the schema is worked out once, here; `at` is the per-sample path.
     """
 
     def __init__(self, store: StoreReader, names: Sequence[str], image_as: ImageAs) -> None:
-        self._unpack = RecordReader(store.layout, names).unpack
+        self._samples = Samples(store, names)
         shows = [(name, _show_of(store.manifest.schema[name], image_as)) for name in names]
         self._shows = [(name, show) for name, show in shows if show is not None]
 
-    def read(self, record: memoryview) -> Sample:
-        """The fields of one record.
+    def at(self, position: int) -> Sample:
+        """The fields of the sample at a position in the store.
 
         Raises:
-            CodecError: The bytes are no record of the store's layout.
-            ImageError: An image that keeps its file's bytes cannot be decoded.
+            ShardError: A shard or record is missing or damaged; the message names the sample.
         """
-        sample = self._unpack(record)
+        sample = self._samples.at(position)
         for name, show in self._shows:
             sample[name] = show(sample[name])
         return sample
@@ -43,7 +42,7 @@ def _show_of(field: Field, image_as: ImageAs) -> Callable[[Any], Any] | None:
     """What turns a field's stored value into the caller's; None when they are the same."""
     if field.kind == "scalar" and field.names is not None:
         return field.names.__getitem__
-    if field.is_scalar or (field.kind != "image" and not field.holds_elements):
+    if field.is_scalar or not field.is_array:
         return None
     if field.kind == "image" and image_as == "pil":
         return pil_image

@@ -27,8 +27,7 @@ from readers.store.errors import CodecError, ImageError
 from readers.store.layout import PAYLOAD_ALIGNMENT_BYTES
 from readers.store.schema import Field, Schema, field_bytes
 
-# What a header item of each element type is to `struct`.
-_STRUCT_CODES = {
+STRUCT_CODES = {
     "bool": "?",
     "uint8": "B",
     "int8": "b",
@@ -42,6 +41,7 @@ _STRUCT_CODES = {
     "float32": "f",
     "float64": "d",
 }
+"""What a header item of each element type is to `struct`."""
 
 RECORD_BYTES_MAX = 2**32 - 1
 """LMDB's limit for a value, so that ends and lengths are 32-bit numbers."""
@@ -96,7 +96,7 @@ class RecordLayout:
                 items.append(HeaderItem(f"{field.name}.end", "uint32"))
                 for name, dtype in codec_of(field).item_names(field):
                     items.append(HeaderItem(f"{field.name}.{name}", dtype))
-        codes = "".join(_STRUCT_CODES[item.dtype] for item in items)
+        codes = "".join(STRUCT_CODES[item.dtype] for item in items)
         end = struct.calcsize("<" + codes)
         header = struct.Struct(f"<{codes}{_aligned(end) - end}x")
         end = header.size
@@ -123,8 +123,8 @@ def pack_record(layout: RecordLayout, values: Mapping[str, Any]) -> tuple[bytes,
 
     Args:
         layout: Of the store's schema.
-        values: A value for every field: pixels and arrays as numpy arrays, images that keep their
-            file's bytes as `OriginalImage`, text as str or bytes.
+        values: A value for every field: pixels and arrays as numpy arrays, images that are a file's
+            bytes as `OriginalImage`, text as str or bytes.
 
     Raises:
         CodecError: A value is missing or does not fit its field; the text names the field.
@@ -235,16 +235,17 @@ class RecordReader:
         return header, bounds
 
     def encoded(self, record: memoryview) -> tuple[memoryview, int]:
-        """An image that keeps its file's bytes, not decoded, when it is the one chosen field.
+        """An image that is a file's bytes, not decoded, when it is the one chosen field.
 
         Returns:
-            The file's bytes, in the record, and the EXIF orientation to apply.
+            The file's bytes, in the record, and the EXIF orientation to apply; of an image that is
+            stored as pixels those, and 0.
 
         Raises:
             CodecError: The bytes are no record of this layout.
         """
         ((_, field, _, turn, _, last),) = self._variable
-        assert field.codec == "original"
+        assert field.codec in ("original", "mixed")
         header, bounds = self._parts(record)
         return record[bounds[turn] : bounds[turn + 1]], header[last - 1]
 
@@ -253,7 +254,7 @@ class RecordReader:
 
         Raises:
             CodecError: The bytes are no record of this layout; the text names the field.
-            ImageError: An image that keeps its file's bytes cannot be decoded.
+            ImageError: An image that is a file's bytes cannot be decoded.
         """
         header, bounds = self._parts(record)
         values: dict[str, Any] = dict(self._order)

@@ -1,0 +1,148 @@
+"""Samples of a store by position, as numpy arrays and plain values: reading without torch.
+
+>>> from readers.store.samples import Samples
+>>> samples = Samples("shapes.lmdb", ["image", "label"])
+>>> samples[0]["image"].shape  # (height, width, channel), uint8
+(48, 64, 3)
+"""
+
+from __future__ import annotations
+
+import operator
+import struct
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from readers.store.codecs import little
+from readers.store.errors import CodecError, ImageError, ShardError
+from readers.store.reader import StoreReader, open_store
+from readers.store.record import STRUCT_CODES, RecordReader
+from readers.store.schema import field_bytes
+
+
+class Samples(Sequence[dict[str, Any]]):
+    """All samples of a store, each a dict of field -> value; arrays own their memory.
+
+    The manifest is read here, and each shard is opened when a sample of it is first asked for.
+
+    Args:
+        store: Folder of the store, or a store that is open.
+        names: Fields to read, in any order. None means all.
+
+    Raises:
+        StoreError: See `readers.store.reader.open_store`.
+        KeyError: The store has no field of a name.
+    """
+
+    def __init__(self, store: str | Path | StoreReader, names: Iterable[str] | None = None) -> None:
+        self.store = store if isinstance(store, StoreReader) else open_store(store)
+        layout = self.store.layout
+        self.names = layout.schema.names if names is None else tuple(names)
+        fields = [layout.schema[name] for name in self.names]
+        self._count = self.store.manifest.sample_count
+        self._reader = RecordReader(layout, self.names)
+        self._fixed = None
+        if not any(name in layout.variable_fields for name in self.names) and fields:
+            self._fixed = _FixedReader(self.store, self.names)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: Any) -> Any:
+        """The sample at `index`, from the end when negative; for a slice, a list of them.
+
+        Raises:
+            IndexError: There is no such sample.
+            ShardError: A shard or record is missing or damaged; the message names the sample.
+        """
+        if isinstance(index, slice):
+            return [self.at(at) for at in range(*index.indices(self._count))]
+        at = operator.index(index)
+        if not -self._count <= at < self._count:
+            raise IndexError(f"sample {at} of {self.store.path}, expected [0, {self._count})")
+        return self.at(at % self._count)
+
+    def at(self, position: int) -> dict[str, Any]:
+        """The sample at a position in [0, len), which is not checked again."""
+        if self._fixed is not None:
+            return self._fixed.at(position)
+        shard, place = self.store.locate(position)
+        try:
+            return self._reader.unpack(shard.record(place))
+        except (CodecError, ImageError) as error:
+            raise ShardError.at(
+                shard.path,
+                f"{error}. The record is damaged; list every damaged sample with: "
+                f"packer verify {self.store.path}",
+                place,
+            ) from error
+
+
+class _FixedReader:
+    """Takes fields out of records in which they all have a fixed place.
+
+    A record's place and length were checked when its shard was opened, so nothing but arithmetic is
+    left: a fifth of the time that `RecordReader` takes.
+    """
+
+    def __init__(self, store: StoreReader, names: Sequence[str]) -> None:
+        layout = store.layout
+        self._store = store
+        self._first = store.first_samples.tolist()
+        # Filled as shards are opened: where a shard's bytes begin in the range, and its offsets.
+        self._bases: list[int] = [0] * (len(self._first) - 1)
+        self._offsets: list[memoryview | None] = [None] * len(self._bases)
+        self._data = store.range.data
+        self._bytes = memoryview(store.range.data)  # type: ignore[arg-type]
+        self._order = tuple(names)
+        scalars = [name for name in names if layout.schema[name].is_scalar]
+        codes, at, self._scalars = "<", 0, tuple(scalars)
+        for item in layout.items:
+            size = struct.calcsize("<" + STRUCT_CODES[item.dtype])
+            codes += STRUCT_CODES[item.dtype] if item.name in scalars else f"{size}x"
+            at += size
+        self._unpack = struct.Struct(codes).unpack_from if scalars else None
+        # In the order of the header, which may be another than the one that was asked for.
+        self._header_order = tuple(i.name for i in layout.items if i.name in scalars)
+        self._arrays = []
+        for name in names:
+            field = layout.schema[name]
+            if not field.is_scalar:
+                start = layout.fixed_offsets[name]
+                dtype = little(field.dtype or "")
+                shape = tuple(side or 0 for side in field.shape)
+                is_bytes = dtype == np.uint8
+                self._arrays.append(
+                    (name, start, start + field_bytes(field), None if is_bytes else dtype, shape)
+                )
+        self._is_in_order = self._order == (*self._header_order, *(a[0] for a in self._arrays))
+
+    def at(self, position: int) -> dict[str, Any]:
+        """The fields of the sample at a position of the store."""
+        number = bisect_right(self._first, position) - 1
+        offsets = self._offsets[number]
+        if offsets is None:
+            offsets = self._open(number)
+        start = self._bases[number] + offsets[position - self._first[number]]
+        data = self._data
+        values: dict[str, Any] = {} if self._is_in_order else dict.fromkeys(self._order)
+        if self._unpack is not None:
+            values.update(zip(self._header_order, self._unpack(self._bytes, start), strict=False))
+        for name, first, end, dtype, shape in self._arrays:
+            array = data[start + first : start + end]
+            if dtype is not None:
+                array = array.view(dtype)
+            values[name] = array.reshape(shape).copy()
+        return values
+
+    def _open(self, number: int) -> memoryview:
+        shard = self._store.shard(number)
+        # As native integers: indexing a memoryview of them is twice as quick as numpy's.
+        offsets = memoryview(np.ascontiguousarray(shard.offsets, np.uint64))  # type: ignore[arg-type]
+        self._bases[number] = int(self._store.range.starts[number])
+        self._offsets[number] = offsets
+        return offsets
