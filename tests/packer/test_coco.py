@@ -267,7 +267,7 @@ def test_images_read_in_several_parts_keep_the_order_of_the_file(tmp_path, monke
     entries = [box(n, n % 3 + 1, 9 if n in (4, 5) else 1) for n in range(12)]
     write(tmp_path / "ann.json", images, entries)
     whole = scan(tmp_path)
-    monkeypatch.setattr("packer.sources.coco_annotations._ANNOTATIONS_AT_ONCE", 1)
+    monkeypatch.setattr("packer.sources.coco.annotations._ANNOTATIONS_AT_ONCE", 1)
     parts = scan(tmp_path)
     assert parts.items == whole.items
     assert [r.path[-1] for r in parts.annotation_rejects] == ["4", "5"]

@@ -198,7 +198,7 @@ def test_ids_without_extension_name_the_one_picture_of_that_stem(tmp_path):
     assert reasons(found) == {
         "list.csv, line 3": "several pictures fit 2: 2.jpg, 2.png; expected one. Rename one of "
         "them",
-        "list.csv, line 6": f"3 not found; looked in {tmp_path}",
+        "list.csv, line 6": f"3 not found; looked in {tmp_path}; if it lies elsewhere, give --root",
         "list.csv, line 7": "listed twice (first in line 2)",
     }
 
@@ -305,7 +305,8 @@ def test_masks_and_captions(tmp_path):
         Field(name="caption", kind="text"),
     )
     assert reasons(found) == {
-        "list.csv, line 3": f"mask masks/2.png not found; looked in {tmp_path}"
+        "list.csv, line 3": f"mask masks/2.png not found; looked in {tmp_path}; if it lies "
+        "elsewhere, give --root"
     }
     found = scan(tmp_path, SourceOptions())
     assert found.ignored.counts == {"not named by the annotations": 1}

@@ -84,8 +84,9 @@ class ListedFiles:
                 if found is not None:
                     return found
         looked = " and ".join(readable_path(base) for base, _ in bases)
+        hint = "; if it lies elsewhere, give --root" if self._root == self._raw else ""
         return Listed(
-            _join(folder, key), None, f"{readable_path(key)} not found; looked in {looked}"
+            _join(folder, key), None, f"{readable_path(key)} not found; looked in {looked}{hint}"
         )
 
     def _bases(self, folder: bytes) -> list[tuple[bytes, bytes]]:

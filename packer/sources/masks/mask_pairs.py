@@ -341,7 +341,8 @@ def _nothing_paired(raw: Path, groups: Sequence[_Group]) -> str:
         f"{' and '.join(examples) or 'no pictures'}. Expected images/a.jpg with masks/a.png (or "
         "labels, annotations, gt, ...), train/a.png with trainannot/a.png, a.jpg with a_mask.png, "
         "or train.txt with `picture mask` in each line. Where only some pictures have masks "
-        "(MVTec), take their folders as labels: --format imagefolder."
+        "(MVTec), folders can be labels: give the one that holds a folder for each class, with "
+        "--format imagefolder."
     )
 
 

@@ -255,9 +255,9 @@ def _wanted_parts(archives: list[_Archive]) -> tuple[bytes, ...]:
         lacking = [archive for archive in with_samples if archive not in having]
         if lacking:
             raise SourceError(
-                f"{_names(having)} hold members with .{suffix.decode()}, and {_names(lacking)} "
-                "hold none; expected the same parts in all archives. Put those of a kind in a "
-                "folder of their own, or give the path of one archive."
+                f"members with .{suffix.decode()} are in {_names(having)} and not in "
+                f"{_names(lacking)}; expected the same parts in all archives. Put those of a kind "
+                "in a folder of their own, or give the path of one archive."
             )
         wanted.append(suffix)
     return tuple(wanted)
