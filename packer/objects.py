@@ -95,9 +95,9 @@ def place_objects(
         result.rejects.append((objects[at].place, reason))
     chosen = np.flatnonzero(is_left).tolist()
     objects = [objects[at] for at in chosen]
-    boxes, stored = boxes[chosen], stored[chosen]
+    boxes, moved = boxes[chosen], moved[chosen]
     for wanted in fields:
-        value = _value(wanted, objects, boxes, stored, frame, prepared)
+        value = _value(wanted, objects, boxes, moved, frame, prepared)
         if value is not None:
             result.values[wanted.name] = value
     return result
@@ -249,13 +249,13 @@ def _value(
     wanted: Field,
     objects: Sequence[RawObject],
     boxes: NDArray[np.float64],
-    stored: NDArray[np.float32],
+    moved: NDArray[np.float64],
     frame: _Frame,
     prepared: Prepared,
 ) -> Any:
     """The value of one field; None when it is no field of objects."""
     if wanted.kind == "boxes":
-        return stored
+        return moved.astype(np.float32)
     if wanted.kind == "polygons":
         return _outlines(objects, frame, prepared)
     if wanted.kind == "keypoints":
@@ -263,7 +263,7 @@ def _value(
     if wanted.kind == "label" and wanted.shape:
         return np.array([thing.label for thing in objects], wanted.dtype)
     if wanted.name == "area":
-        return _areas(objects, boxes, stored, frame)
+        return _areas(objects, boxes, moved, frame)
     if wanted.name in ("iscrowd", "difficult", "truncated"):
         return np.array([getattr(thing, wanted.name) for thing in objects], bool)
     if wanted.name == "attributes":
@@ -326,7 +326,7 @@ def _keypoints(wanted: Field, objects: Sequence[RawObject], frame: _Frame) -> ND
 def _areas(
     objects: Sequence[RawObject],
     boxes: NDArray[np.float64],
-    stored: NDArray[np.float32],
+    moved: NDArray[np.float64],
     frame: _Frame,
 ) -> NDArray[np.float32]:
     """Areas in pixels of the stored image; of what was cut, at most that of the box."""
@@ -335,7 +335,8 @@ def _areas(
         thing.area if thing.area is not None else _area(thing, box, frame)
         for thing, box in zip(objects, boxes, strict=True)
     ]
-    box_areas = np.prod(stored[:, 2:].astype(np.float64) - stored[:, :2], axis=1)
+    # Not of the stored boxes: float32 makes some of those smaller that were not cut.
+    box_areas = np.prod(moved[:, 2:] - moved[:, :2], axis=1)
     whole = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1) * scale
     scaled = np.array(areas, np.float64) * scale
     is_cut = box_areas < whole * (1 - 1e-6)

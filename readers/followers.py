@@ -65,13 +65,13 @@ class Followers:
         affines = params.affines[owners]
         whole = _moved_boxes(flat, affines)
         height, width = self._plan.size
-        limits = np.array([width, height, width, height], np.float32)
-        inside = np.clip(whole.astype(np.float32), np.float32(0), limits)
+        exact = np.clip(whole, 0, [width, height, width, height])
+        inside = exact.astype(np.float32)
         kept = (inside[:, 0] < inside[:, 2]) & (inside[:, 1] < inside[:, 3])
         is_kept = np.split(kept, np.cumsum(counts)[:-1]) if counts else []
         for field in self._objects:
             old = batch[field.name]
-            moved = self._field(field, old, inside, whole, affines, is_kept, params)
+            moved = self._field(field, old, exact, whole, affines, is_kept, params)
             batch[field.name] = moved
 
     def _compose(self, batch: dict[str, Any], params: Params) -> None:
@@ -86,7 +86,7 @@ class Followers:
         self,
         field: Field,
         old: list[Any],
-        inside: NDArray[np.float32],
+        inside: NDArray[np.float64],
         whole: NDArray[np.float64],
         affines: NDArray[np.float64],
         is_kept: list[NDArray[np.bool_]],
@@ -106,7 +106,7 @@ class Followers:
         arrays = [np.asarray(value) for value in old]
         flat = np.concatenate(arrays) if arrays else np.zeros((0,))
         if field.kind == "boxes":
-            flat = inside
+            flat = inside.astype(np.float32)
         elif field.kind == "keypoints":
             flat = _moved_points(flat, affines)
         elif field.name == "area":
@@ -152,13 +152,14 @@ def _moved_points(points: NDArray[Any], affines: NDArray[np.float64]) -> NDArray
 
 def _moved_areas(
     areas: NDArray[Any],
-    inside: NDArray[np.float32],
+    inside: NDArray[np.float64],
     whole: NDArray[np.float64],
     affines: NDArray[np.float64],
 ) -> NDArray[Any]:
     """Areas in pixels of the result; of what was cut, at most that of the box that is left."""
     scaled = areas * np.abs(affines[:, 0, 0] * affines[:, 1, 1])
-    left = np.prod(inside[:, 2:].astype(np.float64) - inside[:, :2], axis=1)
+    # Not of float32 boxes: rounding makes some of those smaller that were not cut.
+    left = np.prod(inside[:, 2:] - inside[:, :2], axis=1)
     is_cut = left < np.prod(whole[:, 2:] - whole[:, :2], axis=1) * (1 - 1e-6)
     return np.where(is_cut, np.minimum(scaled, left), scaled).astype(areas.dtype)
 

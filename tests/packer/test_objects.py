@@ -135,6 +135,20 @@ def test_objects_are_scaled_padded_and_cut_with_the_image(settings, box, scale):
     assert (values["masks"].height, values["masks"].width) == image.size[:2]
 
 
+def test_an_area_is_scaled_as_the_file_says_where_nothing_is_cut():
+    """Also above that of the box, which float32 rounds: only a crop makes it less."""
+    rng = np.random.default_rng(5)
+    corners = rng.uniform((0, 0, 20, 12), (19, 11, 40, 24), (200, 4))
+    objects = [
+        thing(place=f"line {n}", box=tuple(box), area=5000.0)
+        for n, box in enumerate(corners.tolist())
+    ]
+    image = prepared(size=37, fit="long")
+    areas = placed(*objects, image=image).values["area"]
+    scale = abs(float(np.linalg.det(image.transform[:, :2].astype(np.float64))))
+    assert areas == pytest.approx(np.full(200, 5000 * scale), rel=1e-5)
+
+
 def test_what_a_crop_leaves_nothing_of_is_rejected():
     """By name: the object is in the raw data and not in the store."""
     gone = thing(place="line 2", box=(0.0, 0.0, 8.0, 24.0))
