@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import json
 import pkgutil
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ import readers
 from packer import Recipe, build
 
 README = Path(__file__).parents[1] / "README.md"
+ANNOTATIONS = README.parent / "docs" / "annotations.md"
 MODULES = sorted(
     module.name
     for package in (packer, readers)
@@ -39,17 +42,49 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
+def run_examples(document: Path) -> dict[str, Any]:
+    """Run the examples of a document, one after the other; what they named."""
+    examples = re.findall(r"^```python\n(.*?)^```", document.read_text(), re.MULTILINE | re.DOTALL)
+    assert len(examples) >= 2
+    names: dict[str, Any] = {}
+    for example in examples:
+        exec(compile(example, str(document), "exec"), names)
+    return names
+
+
 def test_the_examples_of_the_readme_run(folder, monkeypatch):
     """A newcomer pastes them, one after the other."""
     monkeypatch.chdir(folder)
-    examples = re.findall(r"^```python\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(examples) >= 2
-    names: dict[str, object] = {}
-    for example in examples:
-        exec(compile(example, str(README), "exec"), names)
-    batches = list(names["batches"])
+    batches = list(run_examples(README)["batches"])
     assert batches[0][0].shape == (64, 3, 160, 160)
     assert batches[0][0].is_floating_point()
+
+
+def test_the_examples_about_annotations_run(tmp_path, monkeypatch, capsys):
+    """They lead from a turned and resized picture back to the numbers of its annotation file."""
+    boxes = [[4.0, 6.0, 24.0, 16.0], [30.0, 8.0, 10.0, 20.0]]
+    images, annotations = [], []
+    for number in range(4):
+        exif = Image.Exif()
+        exif[0x0112] = 6  # The file lies on its side, and so do its annotations.
+        (tmp_path / "street").mkdir(exist_ok=True)
+        Image.new("RGB", (64, 48)).save(tmp_path / "street" / f"{number}.jpg", exif=exif)
+        images.append({"id": number, "file_name": f"{number}.jpg", "width": 64, "height": 48})
+        for x, y, w, h in [*boxes, [1.0, 1.0, 0.0, 9.0]]:
+            annotation = {"id": len(annotations), "image_id": number, "category_id": 1}
+            outline = [[x, y, x + w, y, x + w, y + h]]
+            annotations.append({**annotation, "bbox": [x, y, w, h], "segmentation": outline})
+    categories = [{"id": 1, "name": "car"}]
+    content = {"images": images, "annotations": annotations, "categories": categories}
+    (tmp_path / "street" / "train.json").write_text(json.dumps(content))
+    recipe = Recipe(size=96, fit="letterbox")
+    build(tmp_path / "street", tmp_path / "street.lmdb", recipe, worker_count=1)
+    monkeypatch.chdir(tmp_path)
+    names = run_examples(ANNOTATIONS)
+    expected = [[x, y, x + w, y + h] for x, y, w, h in boxes]
+    np.testing.assert_allclose(names["raw_boxes"], expected, atol=1e-4)
+    np.testing.assert_allclose(names["raw_points"][:, 0], [4, 30], atol=1e-4)
+    assert "annotation 2 box [1, 1, 1, 10] has no area" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", MODULES)
