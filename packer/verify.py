@@ -1,23 +1,60 @@
-"""Is a store what was written? Digests, checksums, LMDB's own answers, every field decoded."""
+"""Is a store what was written? Digests, checksums, LMDB's own answers, fields, the raw data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
+from packer.against import compare_with_raw
+from packer.lmdb_children import LmdbChildren
+from packer.parallel import map_threads
+from packer.reject_list import reject_lines
+from packer.store_keys import KEY_FIELD, key_bytes
 from packer.wording import count_text
 from readers.machine import core_count
-from readers.store.errors import ChecksumError, CodecError, ImageError, StoreError
-from readers.store.layout import FORMAT_MINOR, MANIFEST_NAME, REJECTS_NAME
-from readers.store.manifest import manifest_bytes
+from readers.store.codecs import little
+from readers.store.errors import StoreError
+from readers.store.layout import MANIFEST_NAME, REJECTS_NAME
+from readers.store.manifest import digest_problem
 from readers.store.reader import StoreReader, open_store
-from readers.store.record import RecordReader
-from readers.store.shard import check_against_lmdb, file_sha256
+from readers.store.record import RecordLayout, RecordReader
+from readers.store.shard import ShardReader, file_sha256
+
+Level = Literal["quick", "records", "full"]
+
+_SAMPLES_AT_ONCE = 1024
+"""Samples that a thread takes: enough to hide what handing over costs, little beside a shard."""
+
+_LINES_SHOWN_MAX = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class DamagedSample:
+    """One sample that is not what was written.
+
+    Attributes:
+        index: Its position in the store.
+        key: Its text key; None when that cannot be told any more.
+        shard: Name of its shard's file.
+        position: Its position in the shard.
+        reason: What is wrong.
+    """
+
+    index: int
+    key: str | None
+    shard: str
+    position: int
+    reason: str
+
+    def line(self) -> str:
+        """For a person."""
+        name = f"sample {self.index}" + (f", key {self.key!r}" if self.key is not None else "")
+        return f"{name}: {self.shard}, sample {self.position} of the shard: {self.reason}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,15 +63,29 @@ class VerifyReport:
 
     Attributes:
         path: The store.
+        level: How closely it was looked at.
         sample_count: Samples that the store says it has.
         shard_count: Shards likewise.
         problems: A line for each thing that is wrong; empty for a good store.
+        damaged: The samples among them.
+        raw: The raw data that it was held against, if it was.
+        added: Keys of raw items that are not in the store.
+        removed: Keys of samples whose raw items are gone.
+        changed: Key of a sample -> how its raw item is another than it was.
+        notes: What to know in reading this.
     """
 
     path: str
+    level: Level
     sample_count: int
     shard_count: int
     problems: list[str]
+    damaged: list[DamagedSample] = field(default_factory=list)
+    raw: str | None = None
+    added: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    changed: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def is_good(self) -> bool:
@@ -50,114 +101,342 @@ class VerifyReport:
         samples = count_text(self.sample_count, "sample")
         what = f"{self.path}: {samples} in {count_text(self.shard_count, 'shard')}"
         if self.is_good:
-            return f"{what}: all good"
-        return "\n".join([*self.problems, f"{what}: {count_text(len(self.problems), 'problem')}"])
+            looked = {
+                "quick": "index and sizes good; the samples were not read",
+                "records": "all good",
+                "full": "all good, every field decoded",
+            }[self.level]
+            return "\n".join([*self.notes, f"{what}: {looked}" + self._raw_text()])
+        lines = self.problems[:_LINES_SHOWN_MAX]
+        if len(self.problems) > _LINES_SHOWN_MAX:
+            lines.append(f"and {len(self.problems) - _LINES_SHOWN_MAX:,} more; --json has them all")
+        problems = count_text(len(self.problems), "problem")
+        return "\n".join([*self.notes, *lines, f"{what}: {problems}"])
+
+    def _raw_text(self) -> str:
+        return "" if self.raw is None else f"; it matches {self.raw}"
 
 
 def verify(
-    path: str | Path, *, on_progress: Callable[[int], None] = lambda count: None
+    path: str | Path,
+    *,
+    level: Level = "records",
+    against: str | Path | None = None,
+    root: Path | None = None,
+    worker_count: int | None = None,
+    on_progress: Callable[[int], None] = lambda count: None,
 ) -> VerifyReport:
-    """Check every byte of a store: file digests, record checksums, index and keys, every field.
+    """Check a store, and name everything that is wrong with it.
 
-    The manifest has no digest of its own. Its form, schema, shards, counts and class names are
-    held against the shards and the reject list; its recipe, notes and versions cannot be.
+    The files are never given to LMDB in this process, which a crafted one would end.
 
     Args:
         path: The store.
-        on_progress: Told how many more samples are done.
+        level: "quick" reads manifest and index: the manifest's digest, sizes, identities and ranges
+            of numbers. "records" also reads every byte: the digest of each file, the checksum of
+            each record, and the index against the records and against LMDB's own look-ups. "full"
+            also decodes every field of every sample, and looks every key up.
+        against: Raw data that the store is to match; see `packer.against`. Under "quick" it is
+            scanned, else each item is prepared again.
+        root: Folder that the paths are relative to, where the raw data is a list that was built
+            with one.
+        worker_count: Threads. None takes the cores of this job.
+        on_progress: Told how many more samples are done; of raw data likewise.
 
     Raises:
+        ValueError: An argument is out of its range.
         StoreError: There is no store, or its manifest cannot be read.
+        SourceError: The raw data is not there or of no known layout.
     """
+    if level not in get_args(Level):
+        raise ValueError(f"level must be one of {', '.join(get_args(Level))}; got {level!r}")
+    if worker_count is not None and worker_count < 1:
+        raise ValueError(f"worker_count must be at least 1; got {worker_count!r}")
+    threads = worker_count or core_count()
+    on_progress = _one_at_a_time(on_progress)
     store = open_store(path)
+    manifest = store.manifest
+    problems = list(_digest_problems(store))
+    damaged: list[DamagedSample] = []
 
-    def check(number: int) -> list[str]:
-        problems = list(_shard_problems(store, number))
-        on_progress(store.manifest.shards[number].sample_count)
-        return problems
-
-    # Hashing, checksums and decoding all let go of the interpreter lock.
-    with ThreadPoolExecutor(core_count()) as pool:
-        found = list(pool.map(check, range(len(store.manifest.shards))))
-    return VerifyReport(
+    unusable = dict(enumerate(map_threads(_opening(store), _numbers(store), threads)))
+    if level == "quick":
+        problems += [problem for problem in unusable.values() if problem is not None]
+        on_progress(manifest.sample_count)
+    else:
+        with LmdbChildren(store) as children:
+            check = _Check(store, level, children, unusable, on_progress)
+            for found, samples in map_threads(check.run, _jobs(store), threads, children.stop):
+                problems += [*found, *(sample.line() for sample in samples)]
+                damaged += samples
+    problems += _count_problems(store, is_readable=not any(unusable.values()))
+    report = VerifyReport(
         path=str(path),
-        sample_count=store.manifest.sample_count,
-        shard_count=len(store.manifest.shards),
-        problems=[
-            *(problem for problems in found for problem in problems),
-            *_manifest_problems(store),
-        ],
+        level=level,
+        sample_count=manifest.sample_count,
+        shard_count=len(manifest.shards),
+        problems=problems,
+        damaged=damaged,
+    )
+    if against is None:
+        return report
+    if any(unusable.values()):
+        report.problems.append(f"{against}: not compared, because not all shards can be opened")
+        return report
+    return _held_against(store, report, against, root, threads, on_progress)
+
+
+def _held_against(
+    store: StoreReader,
+    report: VerifyReport,
+    raw: str | Path,
+    root: Path | None,
+    threads: int,
+    on_progress: Callable[[int], None],
+) -> VerifyReport:
+    comparison = compare_with_raw(
+        store,
+        raw,
+        root=root,
+        reads_content=report.level != "quick",
+        thread_count=threads,
+        on_progress=on_progress,
+    )
+    return VerifyReport(
+        path=report.path,
+        level=report.level,
+        sample_count=report.sample_count,
+        shard_count=report.shard_count,
+        problems=[*report.problems, *comparison.problems()],
+        damaged=report.damaged,
+        raw=comparison.raw,
+        added=comparison.added,
+        removed=comparison.removed,
+        changed=comparison.changed,
+        notes=comparison.notes,
     )
 
 
-def _manifest_problems(store: StoreReader) -> Iterator[str]:
-    """What the manifest says twice, or says of the shards and the reject list."""
-    manifest, place = store.manifest, store.path / MANIFEST_NAME
-    # One of a newer minor version may hold keys that this release does not know.
-    if manifest.format.minor <= FORMAT_MINOR and place.read_bytes() != manifest_bytes(manifest):
-        yield f"{place}: it was changed after it was written; copy the store again."
-    try:
-        counts = {
-            name: np.bincount(
-                np.concatenate([shard.columns[name] for shard in store.shards()]),
-                minlength=len(manifest.schema[name].names or ()),
-            ).tolist()
-            for name in ("label", "split")
-            if name in manifest.schema and store.manifest.shards
+def _one_at_a_time(on_progress: Callable[[int], None]) -> Callable[[int], None]:
+    """A progress function that several threads may call."""
+    lock = threading.Lock()
+
+    def tell(count: int) -> None:
+        with lock:
+            on_progress(count)
+
+    return tell
+
+
+def _numbers(store: StoreReader) -> range:
+    return range(len(store.manifest.shards))
+
+
+def _digest_problems(store: StoreReader) -> Iterator[str]:
+    """Whether the manifest's file is the one that was written."""
+    place = store.path / MANIFEST_NAME
+    problem = digest_problem(place.read_bytes())
+    if problem is not None:
+        yield f"{place}: {problem}. It was changed after it was written; copy the store again."
+
+
+def _opening(store: StoreReader) -> Callable[[int], str | None]:
+    """A function that opens a shard and says why it cannot be."""
+
+    def problem(number: int) -> str | None:
+        try:
+            store.shard(number)
+        except StoreError as error:
+            return str(error)
+        return None
+
+    return problem
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What a thread does at a time.
+
+    Attributes:
+        number: The shard.
+        part: "file" for its digest, "lmdb" for LMDB's look-ups, or positions of samples.
+    """
+
+    number: int
+    part: Literal["file", "lmdb"] | range
+
+
+def _jobs(store: StoreReader) -> Iterator[_Job]:
+    for number, info in enumerate(store.manifest.shards):
+        yield _Job(number, "file")
+        yield _Job(number, "lmdb")
+        for first in range(0, info.sample_count, _SAMPLES_AT_ONCE):
+            end = min(first + _SAMPLES_AT_ONCE, info.sample_count)
+            yield _Job(number, range(first, end))
+
+
+class _Check:
+    """Does the jobs of a check that reads the shards. Several threads may use it."""
+
+    def __init__(
+        self,
+        store: StoreReader,
+        level: Level,
+        children: LmdbChildren,
+        unusable: dict[int, str | None],
+        on_progress: Callable[[int], None],
+    ) -> None:
+        self._store = store
+        self._decodes = level == "full"
+        self._children = children
+        self._unusable = unusable
+        self._on_progress = on_progress
+        self._headers = _header_dtype(store.layout)
+        self._reader = RecordReader(store.layout)
+        schema = store.manifest.schema
+        has_key = KEY_FIELD in schema and schema[KEY_FIELD].kind == "text"
+        self._key_reader = RecordReader(store.layout, [KEY_FIELD]) if has_key else None
+
+    def run(self, job: _Job) -> tuple[list[str], list[DamagedSample]]:
+        """What is wrong with a shard, and with samples of it."""
+        problem = self._unusable[job.number]
+        if problem is not None:
+            if isinstance(job.part, range):
+                self._on_progress(len(job.part))
+            return [problem] if job.part == "file" else [], []
+        if job.part == "file":
+            return list(self._file_problems(job.number)), []
+        if job.part == "lmdb":
+            found = self._children.problem(job.number)
+            return [] if found is None else [found], []
+        samples = self._damaged(job.number, job.part)
+        self._on_progress(len(job.part))
+        return [], samples
+
+    def _file_problems(self, number: int) -> Iterator[str]:
+        info = self._store.manifest.shards[number]
+        path = self._store.path / info.file
+        digest = file_sha256(path)
+        if digest != info.sha256:
+            yield (
+                f"{path}: SHA-256 {digest[:16]}..., expected {info.sha256[:16]}.... The file "
+                "changed after it was built; copy it again."
+            )
+
+    def _damaged(self, number: int, positions: range) -> list[DamagedSample]:
+        shard = self._store.shard(number)
+        reasons: dict[int, str] = {}
+        for position in positions:
+            try:
+                shard.check_record(position)
+                if self._decodes:
+                    self._decode(shard, position)
+            except StoreError as error:
+                reasons[position] = _without_place(error, shard, position)
+        whole = [position for position in positions if position not in reasons]
+        reasons.update(self._index_differences(shard, whole))
+        first = int(self._store.first_samples[number])
+        return [
+            DamagedSample(
+                index=first + position,
+                key=self._key(shard, position),
+                shard=str(shard.path),
+                position=position,
+                reason=reasons[position],
+            )
+            for position in sorted(reasons)
+        ]
+
+    def _decode(self, shard: ShardReader, position: int) -> None:
+        """Decode every field, and look the key up. Raises StoreError."""
+        values = self._reader.unpack(shard.record(position))
+        if self._key_reader is None:
+            return
+        found = shard.find(key_bytes(values[KEY_FIELD]))
+        if found != position:
+            raise StoreError(f"its key {values[KEY_FIELD]!r} leads to sample {found} of the shard")
+
+    def _index_differences(
+        self, shard: ShardReader, positions: Sequence[int]
+    ) -> Iterator[tuple[int, str]]:
+        """What the index says otherwise than the headers of records that are whole."""
+        byte_count = self._store.layout.header.size
+        data = b"".join(shard.record(position)[:byte_count] for position in positions)
+        headers = np.frombuffer(data, self._headers)
+        for item in self._store.layout.columns:
+            said = shard.columns[item.name][list(positions)]
+            found = np.ascontiguousarray(headers[item.name])
+            # Bit by bit: a NaN is the same as itself.
+            bits = f"u{said.dtype.itemsize}"
+            for at in np.flatnonzero(said.view(bits) != found.view(bits)).tolist():
+                yield (
+                    positions[at],
+                    f"its record has {item.name} {found[at]}, the index says {said[at]}",
+                )
+
+    def _key(self, shard: ShardReader, position: int) -> str | None:
+        """The key of a damaged sample, when it still leads here."""
+        if self._key_reader is None:
+            return None
+        try:
+            key: str = self._key_reader.unpack(shard.record(position))[KEY_FIELD]
+            return key if shard.find(key_bytes(key)) == position else None
+        except StoreError:
+            return None
+
+
+def _without_place(error: StoreError, shard: ShardReader, position: int) -> str:
+    """An error's text without the place, which is told once."""
+    return str(error).removeprefix(f"{shard.path}, sample {position} of the shard: ")
+
+
+def _header_dtype(layout: RecordLayout) -> np.dtype[Any]:
+    """A record's header as numpy reads it."""
+    kinds = [little(item.dtype) for item in layout.items]
+    offsets = np.cumsum([0, *(kind.itemsize for kind in kinds)])[:-1].tolist()
+    return np.dtype(
+        {
+            "names": [item.name for item in layout.items],
+            "formats": kinds,
+            "offsets": offsets,
+            "itemsize": layout.header.size,
         }
-    except StoreError:
-        counts = {}  # A damaged shard is a problem of its own.
+    )
+
+
+def _count_problems(store: StoreReader, *, is_readable: bool) -> Iterator[str]:
+    """What the manifest says twice, or says of the index and the reject list."""
+    manifest, place = store.manifest, store.path / MANIFEST_NAME
+    schema = manifest.schema
+    names = [name for name in ("label", "split") if name in schema and schema[name].is_scalar]
+    counts: dict[str, list[int]] = {}
+    if is_readable and manifest.shards:
+        for name in names:
+            values = np.concatenate([shard.columns[name] for shard in store.shards()])
+            if schema[name].names is not None:
+                counts[name] = np.bincount(values, minlength=len(schema[name].names or ())).tolist()
     if "label" in counts:
         said = manifest.statistics.get("class_counts")
         if said != counts["label"]:
             yield f"{place}: class_counts {said}, but the labels count {counts['label']}"
-        if manifest.classes != manifest.schema["label"].names:
+        if manifest.classes != schema["label"].names:
             yield f"{place}: its classes are not the names of the field 'label'"
     if "split" in counts:
-        names = manifest.schema["split"].names or ()
-        expected = dict(zip(names, counts["split"], strict=True))
+        expected = dict(zip(schema["split"].names or (), counts["split"], strict=True))
         if list(manifest.splits.items()) != list(expected.items()):
             yield f"{place}: splits {manifest.splits}, but the samples count {expected}"
     source = manifest.source
     accounted = manifest.sample_count + source.reject_count + sum(source.ignored.values())
     if source.found_count != accounted:
         yield f"{place}: found_count {source.found_count}, but {accounted} are accounted for"
-    rejects = store.path / REJECTS_NAME
     try:
-        line_count = len(rejects.read_bytes().splitlines())
-    except OSError as error:
-        yield f"{rejects}: {error.strerror}; copy the store again."
+        # A line may also be about an annotation of a sample.
+        item_count = sum(b'"kind": "annotation"' not in line for line in reject_lines(store.path))
+    except StoreError as error:
+        yield str(error)
         return
-    if line_count != source.reject_count:
-        yield f"{rejects}: {line_count} lines, but the manifest says {source.reject_count} rejects"
-
-
-def _shard_problems(store: StoreReader, number: int) -> list[str]:
-    info = store.manifest.shards[number]
-    path = store.path / info.file
-    try:
-        shard = store.shard(number)
-    except StoreError as error:
-        return [str(error)]
-    problems = []
-    digest = file_sha256(path)
-    if digest != info.sha256:
-        problems.append(
-            f"{path}: SHA-256 {digest[:16]}..., expected {info.sha256[:16]}.... The file changed "
-            "after it was built; copy it again."
+    if item_count != source.reject_count:
+        yield (
+            f"{store.path / REJECTS_NAME}: {item_count} lines, but the manifest says "
+            f"{source.reject_count} rejects"
         )
-    try:
-        check_against_lmdb(path, shard)
-    except StoreError as error:
-        problems.append(str(error))
-    reader = RecordReader(store.layout)
-    first = store.first_samples[number]
-    for position in range(info.sample_count):
-        try:
-            shard.check_record(position)
-            reader.unpack(shard.record(position))
-        except ChecksumError as error:
-            problems.append(f"sample {first + position}: {error}")
-        except (CodecError, ImageError) as error:
-            problems.append(f"sample {first + position}: {path}, sample {position}: {error}")
-    return problems

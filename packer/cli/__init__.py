@@ -14,6 +14,7 @@ from readers.store.errors import StoreError
 
 _COMMANDS = {
     "build": "packer.cli.build",
+    "plan": "packer.cli.plan",
     "detect": "packer.cli.detect",
     "info": "packer.cli.inspect",
     "verify": "packer.cli.inspect",
@@ -51,7 +52,7 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; an expected error becomes one message and exit status 1, or 2 for usage."""
+        """Run a command; an expected error becomes one message and status 1, or 2 for usage."""
         try:
             return super().invoke(ctx)
         except AmbiguousFormatError as error:

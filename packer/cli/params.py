@@ -63,3 +63,30 @@ class ClassNamesParam(click.ParamType[tuple[str, ...]]):
 
 
 CLASS_NAMES = ClassNamesParam()
+
+
+class SplitShares(click.ParamType[tuple[tuple[str, float], ...]]):
+    """Names and shares of splits, such as train=0.9,val=0.1."""
+
+    name = "shares"
+
+    def convert(
+        self,
+        value: str | tuple[tuple[str, float], ...],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> tuple[tuple[str, float], ...]:
+        """The pairs, in order."""
+        if isinstance(value, tuple):
+            return value
+        pairs = []
+        for part in value.split(","):
+            name, _, share = part.partition("=")
+            try:
+                pairs.append((name.strip(), float(share)))
+            except ValueError:
+                self.fail(f"{part!r} is no split with its share; expected train=0.9,val=0.1")
+        return tuple(pairs)
+
+
+SPLIT_SHARES = SplitShares()

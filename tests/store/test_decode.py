@@ -449,7 +449,6 @@ def test_the_first_picture_of_a_16_bit_animation_is_not_black():
         (b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer: get the file with"),
         (bytes(5000), "the first 256 bytes are all zero"),
         (b"hello, this is text", r"starts with b'hello, this is t'; pictures that are read: JPEG"),
-        (b"\xff\x0a" + b"x" * 50, "JPEG XL"),
         (b"\xff\xd8\xff", "damaged JPEG file"),
         (saved(smooth(), "WEBP")[:300], "truncated WEBP file: 300 bytes of [0-9]+"),
         (b"\x89PNG\r\n\x1a\n" + b"x" * 50, "damaged PNG file: Truncated File Read"),
@@ -648,3 +647,74 @@ def test_a_header_says_what_is_in_the_file():
         frame_count=1,
         bit_depth=8,
     )
+
+
+# Reduced JPEGs, and headers that are read without Pillow.
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"progressive": True}, {"subsampling": 0}, {"optimize": 1}]
+)
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+@pytest.mark.parametrize("size", [(1, 1), (7, 300), (500, 375)])
+def test_a_plain_jpeg_has_the_header_that_pillow_reads(options, mode, size):
+    """A segment that only Pillow reads leaves it the choice; both must say the same."""
+    stream = io.BytesIO()
+    Image.new(mode, size, 77).save(stream, "JPEG", **options)
+    data = stream.getvalue()
+    stranger = data[:2] + b"\xff\xed\0\4ab" + data[2:]
+    assert read_header(data, pixels_max=LIMIT) == read_header(stranger, pixels_max=LIMIT)
+    assert read_header(data, pixels_max=LIMIT).width == size[0]
+
+
+@pytest.mark.parametrize("mode", ["CMYK", "YCbCr"])
+def test_jpegs_of_other_colours_are_left_to_pillow(mode):
+    """Adobe's marker and four channels mean more than their number."""
+    stream = io.BytesIO()
+    Image.new(mode, (8, 6)).save(stream, "JPEG")
+    assert read_header(stream.getvalue(), pixels_max=LIMIT).mode == (
+        "CMYK" if mode == "CMYK" else "RGB"
+    )
+
+
+def test_a_plain_jpeg_over_the_limit_or_cut_is_refused_as_ever():
+    """With the size, or the damage, in the message."""
+    stream = io.BytesIO()
+    Image.new("RGB", (200, 100)).save(stream, "JPEG")
+    data = stream.getvalue()
+    with pytest.raises(ImageError, match="200x100 pixels is over the limit of 19999"):
+        read_header(data, pixels_max=19_999)
+    for end in range(2, data.index(b"\xff\xda"), 7):
+        with pytest.raises(ImageError):
+            decode_image(data[:end], "rgb", read_header(data[:end], pixels_max=LIMIT))
+
+
+@pytest.mark.parametrize("reduction", [2, 4, 8])
+@pytest.mark.parametrize(("height", "width"), [(96, 128), (97, 131), (1, 3)])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_jpeg_can_come_at_a_part_of_its_size(reduction, height, width, mode):
+    """Its sides divided and rounded up, near the average of its pixels, in the colours asked
+    for."""
+    pixels = cv2.resize(smooth(), (width, height))
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "JPEG", quality=95)
+    data = stream.getvalue()
+    header = read_header(data, pixels_max=LIMIT)
+    whole = decode_image(data, mode, header)
+    found = decode_image(data, mode, header, reduction=reduction)
+    assert found.shape == (-(-height // reduction), -(-width // reduction), whole.shape[2])
+    if (height, width) == (96, 128):
+        to = found.shape[1], found.shape[0]
+        expected = cv2.resize(whole, to, interpolation=cv2.INTER_AREA).reshape(found.shape)
+        assert np.abs(found.astype(int) - expected).max() <= 6
+
+
+def test_what_cannot_be_reduced_comes_whole():
+    """PNG, a CMYK JPEG, and one that OpenCV is not trusted with."""
+    for data in (saved(noise(3), "PNG"), saved(noise(4), "TIFF")):
+        header = read_header(data, pixels_max=LIMIT)
+        assert decode_image(data, "rgb", header, reduction=8).shape == (HEIGHT, WIDTH, 3)
+    stream = io.BytesIO()
+    Image.new("CMYK", (WIDTH, HEIGHT)).save(stream, "JPEG")
+    header = read_header(stream.getvalue(), pixels_max=LIMIT)
+    assert decode_image(stream.getvalue(), "rgb", header, reduction=8).shape == (HEIGHT, WIDTH, 3)

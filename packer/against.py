@@ -1,0 +1,269 @@
+"""Does a store still match the raw data that it was built from?
+
+The raw data is scanned again, with the options that the manifest records; keys are compared, and
+then each raw item is prepared again and must give the values that are stored.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from packer.errors import SourceError
+from packer.parallel import map_threads
+from packer.plan import library_versions, make_plan, make_schema
+from packer.raw_files import RawFileError
+from packer.read_ahead import Files, ReadAhead
+from packer.recipe import Recipe
+from packer.reject_list import reject_lines
+from packer.sample_compare import differing_fields
+from packer.sample_maker import SampleMaker
+from packer.sources import SOURCES, SourceOptions, scan_source
+from packer.sources.items import RawItem, Scan
+from packer.store_keys import key_text, store_keys
+from readers.store.errors import CodecError, ImageError, ManifestError, StoreError
+from readers.store.manifest import Manifest
+from readers.store.reader import StoreReader
+from readers.store.record import RecordLayout, RecordReader, pack_record
+from readers.store.schema import Schema
+
+_ITEMS_AT_ONCE = 128
+"""Raw items that a thread takes: the files that hold many of them are opened once for all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawComparison:
+    """What differs between a store and raw data.
+
+    Attributes:
+        raw: The raw data.
+        settings: What it would be built as now, and is not, a line each.
+        added: Keys of raw items that are not in the store.
+        removed: Keys of samples whose raw items are gone.
+        changed: Key of a sample -> how its raw item is another than it was.
+        notes: What to know in reading this.
+    """
+
+    raw: str
+    settings: list[str] = field(default_factory=list)
+    added: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    changed: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def problems(self) -> list[str]:
+        """A line for each difference."""
+        return [
+            *(f"{self.raw}: {line}" for line in self.settings),
+            *(f"added in {self.raw}: {key!r} is not in the store" for key in self.added),
+            *(f"removed from {self.raw}: {key!r} is in the store" for key in self.removed),
+            *(f"changed in {self.raw}: {key!r}: {how}" for key, how in self.changed.items()),
+        ]
+
+
+def compare_with_raw(
+    store: StoreReader,
+    raw: str | Path,
+    *,
+    root: Path | None = None,
+    reads_content: bool = True,
+    thread_count: int = 1,
+    on_progress: Callable[[int], None] = lambda count: None,
+) -> RawComparison:
+    """Hold a store against the raw data that it was built from.
+
+    Args:
+        store: The store.
+        raw: The raw data, where it is now.
+        root: Folder that the paths of a list are relative to; see `SourceOptions`.
+        reads_content: Whether to prepare every raw item again. Else keys are compared, and the
+            digest of sizes and annotations.
+        thread_count: Raw items at once.
+        on_progress: Told how many more samples are done.
+
+    Raises:
+        SourceError: The raw data is not there, or the store was made from no raw data.
+        StoreError: The store is damaged, or its recipe is of another release.
+    """
+    manifest = store.manifest
+    recipe = _recipe_of(store)
+    scan = scan_source(Path(raw), _options_of(store, root))
+    comparison = RawComparison(raw=str(raw))
+    schema = make_schema(scan, recipe)
+    comparison.settings.extend(_schema_differences(manifest, schema))
+    comparison.notes.extend(_version_notes(manifest))
+    places = {key: index for index, key in enumerate(store_keys(store))}
+    known_rejects = _rejected_keys(store)
+    present = {item.key for item in scan.items}
+    comparison.removed.extend(key_text(key) for key in places if key not in present)
+    if not reads_content:
+        comparison.added.extend(
+            key_text(item.key)
+            for item in scan.items
+            if item.key not in places and item.key not in known_rejects
+        )
+        if not (comparison.added or comparison.removed):
+            comparison.settings.extend(_digest_differences(manifest, scan, recipe))
+        on_progress(manifest.sample_count)
+        return comparison
+
+    worker = _ContentWorker(store, scan, schema, recipe, places, known_rejects, on_progress)
+    batches = [
+        scan.items[at : at + _ITEMS_AT_ONCE] for at in range(0, len(scan.items), _ITEMS_AT_ONCE)
+    ]
+    for added, changed in map_threads(worker.compare, batches, thread_count):
+        comparison.added.extend(added)
+        comparison.changed.update(changed)
+    return comparison
+
+
+def _recipe_of(store: StoreReader) -> Recipe:
+    try:
+        return Recipe(**store.manifest.recipe)
+    except (TypeError, ValueError) as error:
+        raise ManifestError(
+            f"{store.path}: its recipe is not one of this release ({error}), so the raw data "
+            "cannot be prepared as it was. Use the release that built the store."
+        ) from error
+
+
+def _options_of(store: StoreReader, root: Path | None) -> SourceOptions:
+    """How the raw data was read, as the manifest says."""
+    source = store.manifest.source
+    if source.format not in SOURCES:
+        raise SourceError(
+            f"{store.path}: made by {source.format!r}, which reads no raw folder or list, so there "
+            "is none to hold it against."
+        )
+    try:
+        return SourceOptions(**{**source.options, "format": source.format, "root": root})
+    except (TypeError, ValueError) as error:
+        raise ManifestError(
+            f"{store.path}: it was built with options that this release does not have ({error}). "
+            "Use the release that built the store."
+        ) from error
+
+
+def _schema_differences(manifest: Manifest, schema: Schema) -> list[str]:
+    differences = []
+    stored = manifest.schema
+    for name in (*stored.names, *(name for name in schema.names if name not in stored)):
+        if name not in schema:
+            differences.append(f"it has nothing for the field {name!r} any more")
+        elif name not in stored:
+            differences.append(f"it has a field {name!r} that the store lacks")
+        elif stored[name] != schema[name]:
+            differences.append(
+                f"the field {name!r} would be {schema[name]!r}, and is {stored[name]!r}"
+            )
+    return differences
+
+
+def _version_notes(manifest: Manifest) -> list[str]:
+    here = library_versions()
+    return [
+        f"made with {name} {manifest.versions.get(name)}, compared with {here[name]}: pixels may "
+        "differ by that alone"
+        for name in here
+        if name != "lmdb" and manifest.versions.get(name) != here[name]
+    ]
+
+
+def _rejected_keys(store: StoreReader) -> set[bytes]:
+    """Keys of raw items that the build could not pack."""
+    keys = set()
+    for line in reject_lines(store.path):
+        try:
+            reject = msgspec.convert(json.loads(line), dict[str, str])
+        except (ValueError, RecursionError, msgspec.ValidationError):
+            raise StoreError(f"{store.path}: its reject list holds {line[:80]!r}.") from None
+        if "kind" not in reject:
+            keys.add(reject.get("key", "").encode("utf-8", "surrogateescape"))
+    return keys
+
+
+def _digest_differences(manifest: Manifest, scan: Scan, recipe: Recipe) -> list[str]:
+    if make_plan(scan, recipe).source_sha256 == manifest.source.sha256:
+        return []
+    return [
+        "sizes of files, their order, labels or annotations are not what they were; without "
+        "--quick each changed item is named"
+    ]
+
+
+class _ContentWorker:
+    """Prepares raw items again, and holds what comes out against the store."""
+
+    def __init__(
+        self,
+        store: StoreReader,
+        scan: Scan,
+        schema: Schema,
+        recipe: Recipe,
+        places: Mapping[bytes, int],
+        known_rejects: set[bytes],
+        on_progress: Callable[[int], None],
+    ) -> None:
+        self._store = store
+        self._scan = scan
+        self._schema = schema
+        self._recipe = recipe
+        self._places = places
+        self._known_rejects = known_rejects
+        self._on_progress = on_progress
+        self._layout = RecordLayout.of(schema)
+        self._is_same_schema = schema == store.manifest.schema
+        self._stored_reader = RecordReader(store.layout)
+        self._fresh_reader = RecordReader(self._layout)
+
+    def compare(self, items: list[RawItem]) -> tuple[list[str], dict[str, str]]:
+        """Keys that were added, and how others changed, of some raw items."""
+        added: list[str] = []
+        changed: dict[str, str] = {}
+        root = os.fsencode(os.path.abspath(self._scan.root))
+        with (
+            SampleMaker(root, self._schema, self._recipe, self._scan.mask_colors) as maker,
+            ReadAhead(root, items) as reader,
+        ):
+            for at, item in enumerate(items):
+                record, reason = self._fresh(item, reader.files(at), maker)
+                index = self._places.get(item.key)
+                if index is None:
+                    # What could not be packed, and cannot be now, is as it was.
+                    if record is not None or item.key not in self._known_rejects:
+                        added.append(key_text(item.key))
+                    continue
+                how = self._difference(record, index) if record is not None else reason
+                if how is not None:
+                    changed[key_text(item.key)] = how
+                self._on_progress(1)
+        return added, changed
+
+    def _fresh(self, item: RawItem, files: Files, maker: SampleMaker) -> tuple[bytes | None, str]:
+        """The record that an item would have now; or None, and why it would have none."""
+        try:
+            return pack_record(self._layout, maker.make(item, files).values)[0], ""
+        except (ImageError, CodecError, RawFileError) as error:
+            return None, f"it could not be packed any more: {error}"
+
+    def _difference(self, fresh: bytes, index: int) -> str | None:
+        """How a record is another than the stored one; None when it is the same."""
+        shard, position = self._store.locate(index)
+        stored = shard.record(position)
+        if self._is_same_schema and fresh == stored:
+            return None
+        try:
+            values = self._stored_reader.unpack(stored)
+        except (CodecError, ImageError) as error:
+            return f"its record in the store is damaged: {error}"
+        ours = self._fresh_reader.unpack(memoryview(fresh))
+        names = differing_fields(values, ours, self._store.manifest.schema, self._schema)
+        if names:
+            return f"another {', '.join(names)}"
+        # Equal values of other bytes: an image file that was written anew, or names renumbered.
+        return "other bytes of the same values" if self._is_same_schema else None

@@ -1,0 +1,219 @@
+"""Options that several commands share: how raw data is read, and how it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import click
+
+from packer.cli.params import BYTE_SIZE, CLASS_NAMES, SPLIT_SHARES
+from packer.recipe import (
+    QUALITY,
+    RAW_SHARE,
+    ColorMode,
+    Fit,
+    ImagePolicy,
+    Recipe,
+    Scaling,
+)
+from packer.sources import SOURCES, SourceOptions
+from packer.sources.source import Task, VocOrigin
+
+_DEFAULTS = Recipe()
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+SOURCE_OPTIONS = (
+    click.option(
+        "--format",
+        "format_name",
+        type=click.Choice(["auto", *SOURCES]),
+        default="auto",
+        show_default=True,
+        help="Layout of RAW.",
+    ),
+    click.option(
+        "--root",
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        help="Folder that the paths in a list are relative to. Default: the list's own.",
+    ),
+    click.option(
+        "--classes",
+        "classes",
+        type=CLASS_NAMES,
+        help="Class names in the order of their labels: a file with one a line, or names with "
+        "commas.",
+    ),
+    click.option("--split", help="Take this split alone, such as train."),
+    click.option(
+        "--task",
+        type=click.Choice(get_args(Task)),
+        help="What annotations are for, where their files cannot say: outlines or turned boxes.",
+    ),
+    click.option("--label-is-index", is_flag=True, help="Labels in a list are numbers, not names."),
+    click.option(
+        "--voc-origin",
+        type=click.Choice(get_args(VocOrigin)),
+        default=SourceOptions.voc_origin,
+        show_default=True,
+        help="The first pixel of Pascal VOC's coordinates. auto is 1, the official rule, unless "
+        "one is "
+        "0.",
+    ),
+)
+"""How RAW is read; see `source_options`."""
+
+RECIPE_OPTIONS = (
+    click.option(
+        "--size",
+        type=int,
+        help="Side in pixels that --fit is about. Default: each image's own size.",
+    ),
+    click.option(
+        "--fit",
+        type=click.Choice(get_args(Fit)),
+        default=_DEFAULTS.fit,
+        show_default=True,
+        help="How an image comes to --size: scale the short or the long side; letterbox pads to a "
+        "square, stretch makes one, crop cuts one from the middle.",
+    ),
+    click.option(
+        "--max-side",
+        type=int,
+        help="Scale an image down whose long side has more pixels than this.",
+    ),
+    click.option(
+        "--scaling",
+        type=click.Choice(get_args(Scaling)),
+        default=_DEFAULTS.scaling,
+        show_default=True,
+        help="How images are scaled down: exact averages by area, fast does nearly so at half "
+        "the cost.",
+    ),
+    click.option(
+        "--image",
+        type=click.Choice(get_args(ImagePolicy)),
+        default=_DEFAULTS.image,
+        show_default=True,
+        help="How images are stored: raw decodes them now; jpeg, png and webp encode them; "
+        "original keeps "
+        "the files' bytes; smart is raw up to --raw-below, else JPEG; proportion is raw for "
+        "--raw-share, "
+        "else JPEG. Files that need no change are never encoded again.",
+    ),
+    click.option(
+        "--quality",
+        type=click.IntRange(1, 100),
+        help=f"Of JPEG and WebP. Default: {QUALITY}.",
+    ),
+    click.option("--raw-share", type=float, help=f"For proportion. Default: {RAW_SHARE}."),
+    click.option(
+        "--raw-below", type=BYTE_SIZE, help="For smart: bytes of pixels. Default: 256KiB."
+    ),
+    click.option(
+        "--target-size",
+        "target_bytes",
+        type=BYTE_SIZE,
+        help="Choose how images are stored so that the store takes at most this: 60GB.",
+    ),
+    click.option(
+        "--mode",
+        type=click.Choice(get_args(ColorMode)),
+        default=_DEFAULTS.mode,
+        show_default=True,
+        help="Colour of the pixels. unchanged keeps channels and bit depth.",
+    ),
+    click.option(
+        "--shard-size",
+        "shard_bytes_max",
+        type=BYTE_SIZE,
+        default="1GiB",
+        show_default=True,
+        help="Largest size of a shard. Small stores are cut finer.",
+    ),
+    click.option(
+        "--max-pixels",
+        "pixels_max",
+        type=click.IntRange(min=1),
+        default=_DEFAULTS.pixels_max,
+        show_default=True,
+        help="Reject an image whose header declares more pixels.",
+    ),
+    click.option(
+        "--clip-boxes",
+        is_flag=True,
+        help="Cut boxes off at the edge of their picture. Default: keep.",
+    ),
+    click.option(
+        "--include",
+        multiple=True,
+        metavar="GLOB",
+        help="Take only images whose path below RAW matches, such as 'train/*'. May be repeated.",
+    ),
+    click.option(
+        "--exclude", multiple=True, metavar="GLOB", help="Leave out images whose path matches."
+    ),
+    click.option(
+        "--limit", type=click.IntRange(min=1), help="Keep this many images, drawn by their paths."
+    ),
+    click.option(
+        "--splits",
+        type=SPLIT_SHARES,
+        default=(),
+        help="Divide the images, drawn by their paths: train=0.9,val=0.1.",
+    ),
+    click.option(
+        "--stratify", is_flag=True, help="Give each class its exact share of --splits and --limit."
+    ),
+    click.option(
+        "--shuffle",
+        type=click.IntRange(min=0),
+        metavar="SEED",
+        help="Store the images in a random order, so that reading in order is random already.",
+    ),
+)
+"""What the store holds: the settings of a `Recipe`, by name."""
+
+
+SOURCE_NAMES = (
+    *("format_name", "root", "classes", "split"),
+    *("task", "label_is_index", "voc_origin"),
+)
+"""What
+the values of `SOURCE_OPTIONS` are called."""
+
+
+def with_options(
+    *groups: Iterable[Callable[[_Command], _Command]],
+) -> Callable[[_Command], _Command]:
+    """Gives a command these options, in this order."""
+
+    def decorate(command: _Command) -> _Command:
+        for option in reversed([option for group in groups for option in group]):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def source_options(
+    *,
+    format_name: str,
+    root: Path | None,
+    classes: tuple[str, ...] | None,
+    split: str | None,
+    task: Any,
+    label_is_index: bool,
+    voc_origin: Any,
+) -> SourceOptions:
+    """The settings that `SOURCE_OPTIONS` give. Raises ValueError."""
+    return SourceOptions(
+        format=format_name,
+        root=root,
+        classes=classes,
+        split=split,
+        task=task,
+        label_is_index=label_is_index,
+        voc_origin=voc_origin,
+    )

@@ -1,0 +1,40 @@
+"""The `plan` command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from packer.cli import printable
+from packer.cli.options import (
+    RECIPE_OPTIONS,
+    SOURCE_NAMES,
+    SOURCE_OPTIONS,
+    source_options,
+    with_options,
+)
+from packer.cost import estimate_costs
+from packer.recipe import Recipe
+
+
+@click.command("plan")
+@click.argument("raw", type=click.Path(path_type=Path))
+@click.argument("out", type=click.Path(path_type=Path), required=False)
+@with_options(SOURCE_OPTIONS, RECIPE_OPTIONS)
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def plan_command(raw: Path, out: Path | None, as_json: bool, **settings: Any) -> None:
+    """Say what a store of RAW at OUT would cost, for each way of storing images.
+
+    Size, time to build and speed of reading, from a sample of the images and a trial of this
+    machine and of the disk that OUT would be on (default: the current folder's). Nothing is kept.
+    """
+    try:
+        source = source_options(**{name: settings.pop(name) for name in SOURCE_NAMES})
+        recipe = Recipe(**settings)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    costs = estimate_costs(raw, out, recipe, source=source)
+    click.echo(json.dumps(costs.as_dict()) if as_json else printable(costs.summary()))

@@ -1,0 +1,423 @@
+"""Shards made of samples that are in stores already, and their publishing as one store.
+
+As in a build, the work goes on in a workspace beside the target, the same call goes on where it was
+interrupted, and nothing exists at the target until the store is whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from packer.engines.worker import NO_SPACE
+from packer.errors import BuildError, BuildMismatchError, NoSpaceError
+from packer.parallel import map_threads
+from packer.plan import facts_that_differ
+from packer.publish import check_target, publish_folder
+from packer.report import content_sha256
+from packer.rewrite import Rewriter
+from packer.scratch import scratch_folder
+from packer.store_keys import KEY_FIELD, key_bytes
+from packer.wording import count_text
+from packer.workspace import TargetLock, TaskReport, Workspace
+from readers.store.errors import CodecError, ShardError
+from readers.store.layout import MANIFEST_NAME, REJECTS_NAME, shard_name
+from readers.store.manifest import (
+    Manifest,
+    ShardInfo,
+    manifest_bytes,
+    publish_manifest,
+    read_manifest,
+    sync_folder,
+    write_synced,
+)
+from readers.store.reader import StoreReader
+from readers.store.record import RecordLayout, RecordReader
+from readers.store.schema import Schema
+from readers.store.shard import ShardWriter, open_shard_file
+
+_COPY_BYTES = 2**26
+_FICLONE = 0x40049409  # <linux/fs.h>: the copy shares the blocks of the file until one is written.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One shard to make.
+
+    Attributes:
+        store: Where its samples come from.
+        rewriter: What is done to their records.
+        indices: The samples, by position in the store, int64; None keeps a whole shard as it is.
+        kept_shard: Number of that shard.
+    """
+
+    store: StoreReader
+    rewriter: Rewriter
+    indices: NDArray[np.int64] | None = None
+    kept_shard: int = 0
+
+    @property
+    def sample_count(self) -> int:
+        """Samples in it."""
+        if self.indices is None:
+            return self.store.manifest.shards[self.kept_shard].sample_count
+        return len(self.indices)
+
+    @property
+    def byte_count(self) -> int:
+        """Its size, about."""
+        if self.indices is None:
+            return self.store.manifest.shards[self.kept_shard].bytes
+        return int(self.store.located(self.indices).spans()[1].sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepackReport:
+    """A store that was made of others.
+
+    Attributes:
+        path: The store.
+        stores: What it was made of.
+        sample_count: Samples in it.
+        bytes: Size of all shards.
+        shard_count: How many shards there are.
+        kept_shard_count: Those of them that are files of the stores, as they were.
+        classes: Class name -> samples, or objects where a sample has many.
+        splits: Split name -> samples.
+        seconds: Wall time.
+        content_sha256: Digest over the digests of all shards, in hex.
+        notes: What was decided or left out, a line each.
+    """
+
+    path: str
+    stores: list[str]
+    sample_count: int
+    bytes: int
+    shard_count: int
+    kept_shard_count: int
+    classes: dict[str, int]
+    splits: dict[str, int]
+    seconds: float
+    content_sha256: str
+    notes: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report by name, as `--json` prints it."""
+        return asdict(self)
+
+    def summary(self) -> str:
+        """The same for a person."""
+        kept = f", {self.kept_shard_count:,} of them as they were" if self.kept_shard_count else ""
+        lines = [
+            *self.notes,
+            f"{self.path}: {count_text(self.sample_count, 'sample')}, {self.bytes:,} bytes in "
+            f"{count_text(self.shard_count, 'shard')}{kept}",
+        ]
+        for what, counts in (("splits", self.splits), ("classes", self.classes)):
+            if counts:
+                shown = [f"{name} {count:,}" for name, count in list(counts.items())[:20]]
+                more = f", and {len(counts) - 20:,} more" if len(counts) > 20 else ""
+                lines.append(f"{what}: {', '.join(shown)}{more}")
+        lines.append(f"{self.seconds:.1f} s, content {self.content_sha256}")
+        return "\n".join(lines)
+
+
+def repack(
+    out: Path,
+    parts: Sequence[Part],
+    schema: Schema,
+    facts: dict[str, Any],
+    account: Callable[[list[TaskReport]], Manifest],
+    rejects: bytes,
+    *,
+    overwrite: bool = False,
+    links: bool = False,
+    scratch: str | Path | None = None,
+    thread_count: int = 1,
+    on_progress: Callable[[int], None] = lambda count: None,
+) -> RepackReport:
+    """Make a store of samples of other stores, and publish it.
+
+    Every record that is copied is held against its checksum, so damage is not handed on. Files of
+    shards that are kept whole are not read where their blocks can be shared; they keep the digests
+    that `packer verify` holds them against.
+
+    Args:
+        out: Where the store is to be.
+        parts: The shards.
+        schema: Of the store.
+        facts: What must be the same for an interrupted call to go on, by name.
+        account: Makes the manifest, from a report of each part.
+        rejects: The reject list.
+        overwrite: Replace a store at `out`, and discard another unfinished build.
+        links: Keep shards as further names of the same files, rather than as copies.
+        scratch: Folder on a local disk to write shards in; see `packer.scratch`.
+        thread_count: Shards at once.
+        on_progress: Told how many more samples are done.
+
+    Raises:
+        TargetExistsError: Something is at `out`.
+        TargetBusyError: Another build is writing there.
+        BuildMismatchError: Another unfinished build is in the way.
+        NoSpaceError: A disk is full.
+        BuildError: A shard cannot be linked.
+        StoreError: A sample is damaged.
+    """
+    started = time.monotonic()
+    workspace = Workspace.of(out)
+    check_target(out, overwrite=overwrite)
+    with TargetLock(workspace, out), _space_named(out):
+        if _is_published(workspace, out, facts):
+            workspace.remove()
+        else:
+            _begin(workspace, out, parts, facts, overwrite=overwrite, links=links)
+            with scratch_folder(workspace, scratch) as folder:
+                work = _Work(workspace, folder, schema, links, on_progress)
+                reports = list(map_threads(work.make, enumerate(parts), thread_count, work.stop))
+            manifest = account(reports)
+            write_synced(workspace.store / REJECTS_NAME, rejects)
+            write_synced(workspace.folder / MANIFEST_NAME, manifest_bytes(manifest))
+            publish_manifest(workspace.store, manifest)
+            publish_folder(workspace.store, out)
+            workspace.remove()
+    return _report(out, parts, started)
+
+
+def _begin(
+    workspace: Workspace,
+    out: Path,
+    parts: Sequence[Part],
+    facts: dict[str, Any],
+    *,
+    overwrite: bool,
+    links: bool,
+) -> None:
+    """Begin, or go on with what an interrupted call has left."""
+    unfinished = workspace.read_facts()
+    differences = facts_that_differ(facts, unfinished) if unfinished is not None else []
+    if differences and not overwrite:
+        raise BuildMismatchError(
+            f"{workspace.folder}: an unfinished build of {out.name} is there, of other settings or "
+            f"data: {'; '.join(differences)}. Finish it with what it was begun with, or discard it "
+            "with --overwrite."
+        )
+    if unfinished is not None and not differences:
+        return
+    try:
+        _check_space(out, parts, links=links)
+        workspace.begin([], facts)
+    except BaseException:  # A signal as well: what was not begun leaves nothing behind.
+        if workspace.read_facts() is None:
+            workspace.remove()
+        raise
+
+
+def _check_space(out: Path, parts: Sequence[Part], *, links: bool) -> None:
+    need = sum(part.byte_count for part in parts if not (links and part.indices is None))
+    free = shutil.disk_usage(out.parent).free
+    # Shared blocks take no room, but whether they can be shared shows only when it is tried.
+    if need > free:
+        raise NoSpaceError(
+            f"{out}: the store will take about {need:,} bytes, and its disk has {free:,} free. "
+            "Free some, write to another disk, or keep shards as links: --link."
+        )
+
+
+@contextlib.contextmanager
+def _space_named(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+        raise NoSpaceError(
+            f"{out}: {error.filename or 'a file'}: {error.strerror}. Free some, then run the same "
+            "command: finished shards are kept."
+        ) from error
+
+
+def _is_published(workspace: Workspace, out: Path, facts: dict[str, Any]) -> bool:
+    """Whether a call that died at the very end has published this store already."""
+    found = workspace.read_facts()
+    if found is None or facts_that_differ(facts, found):
+        return False
+    try:
+        ours = (workspace.folder / MANIFEST_NAME).read_bytes()
+        waits = (workspace.store / MANIFEST_NAME).exists()
+        return not waits and ours == (out / MANIFEST_NAME).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def _report(out: Path, parts: Sequence[Part], started: float) -> RepackReport:
+    manifest = read_manifest(out)
+    return RepackReport(
+        path=str(out),
+        stores=list(dict.fromkeys(str(part.store.path) for part in parts)),
+        sample_count=manifest.sample_count,
+        bytes=sum(shard.bytes for shard in manifest.shards),
+        shard_count=len(manifest.shards),
+        kept_shard_count=sum(part.indices is None for part in parts),
+        classes=dict(
+            zip(manifest.classes, manifest.statistics.get("class_counts", ()), strict=False)
+        ),
+        splits=manifest.splits,
+        seconds=time.monotonic() - started,
+        content_sha256=content_sha256(manifest),
+        notes=list(manifest.source.notes),
+    )
+
+
+class _Work:
+    """Makes shards. Several threads may use it, each for a shard of its own."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        scratch: Path,
+        schema: Schema,
+        links: bool,
+        on_progress: Callable[[int], None],
+    ) -> None:
+        self._workspace = workspace
+        self._scratch = scratch
+        self._layout = RecordLayout.of(schema)
+        self._links = links
+        self._on_progress = on_progress
+        self._is_stopped = threading.Event()
+
+    def stop(self) -> None:
+        """Have the shards that are being made given up."""
+        self._is_stopped.set()
+
+    def _check_stopped(self) -> None:
+        if self._is_stopped.is_set():
+            raise BuildError("stopped")  # Nobody asks for the result any more.
+
+    def make(self, job: tuple[int, Part]) -> TaskReport:
+        """Make a shard, unless it is there already."""
+        number, part = job
+        report = self._workspace.read_report(number)
+        if report is None:
+            if part.indices is None:
+                report = TaskReport(shard=self._keep(part, number))
+            else:
+                report = self._write(part, part.indices, number)
+            self._workspace.write_report(number, report)
+        self._on_progress(part.sample_count)
+        return report
+
+    def _keep(self, part: Part, number: int) -> ShardInfo:
+        """Put a shard of a store in place under a new name."""
+        info = part.store.manifest.shards[part.kept_shard]
+        final = self._workspace.store / shard_name(number)
+        source = part.store.path / info.file
+        descriptor = open_shard_file(source, info)
+        try:
+            if self._links:
+                _link(source, final)
+            else:
+                aside = final.with_name(final.name + ".partial")
+                _copy(descriptor, aside, self._check_stopped)
+                os.replace(aside, final)
+        finally:
+            os.close(descriptor)
+        sync_folder(final.parent)
+        return msgspec.structs.replace(info, file=final.name)
+
+    def _write(self, part: Part, indices: NDArray[np.int64], number: int) -> TaskReport:
+        """Write a shard of chosen samples."""
+        path = self._scratch / shard_name(number)
+        path.unlink(missing_ok=True)
+        report = TaskReport()
+        tally = _Tally(self._layout, report)
+        keys = RecordReader(self._layout, [KEY_FIELD])
+        writer = ShardWriter(path, self._layout)
+        try:
+            for index in indices.tolist():
+                self._check_stopped()
+                shard, position = part.store.locate(index)
+                shard.check_record(position)
+                try:
+                    made = part.rewriter.rewrite(shard.record(position))
+                    key = key_bytes(keys.unpack(memoryview(made.record))[KEY_FIELD])
+                    tally.add(memoryview(made.record))
+                except CodecError as error:
+                    raise ShardError.at(shard.path, str(error), position) from error
+                writer.add_record(key, made.record, made.header)
+            report.shard = writer.seal()
+        except BaseException:
+            writer.abort()
+            raise
+        final = self._workspace.store / path.name
+        try:
+            os.replace(path, final)
+        except OSError:
+            aside = final.with_name(final.name + ".partial")
+            with open(path, "rb") as source:
+                _copy(source.fileno(), aside, self._check_stopped)
+            os.replace(aside, final)
+            path.unlink()
+        sync_folder(final.parent)
+        return report
+
+
+class _Tally:
+    """Counts classes, splits and objects of the samples of one shard."""
+
+    def __init__(self, layout: RecordLayout, report: TaskReport) -> None:
+        counted = ("label", "labels", "split")
+        objects = ("boxes", "masks", "keypoints", "corners")
+        schema = layout.schema
+        self._names = [name for name in counted if name in schema]
+        self._objects = next((name for name in objects if name in schema), None)
+        wanted = [*self._names, *([self._objects] if self._objects else [])]
+        self._reader = RecordReader(layout, wanted)
+        self._report = report
+
+    def add(self, record: memoryview) -> None:
+        """Count one more sample."""
+        if not self._names and self._objects is None:
+            return
+        values = self._reader.unpack(record)
+        for name in self._names:
+            counts = self._report.split_counts if name == "split" else self._report.label_counts
+            for value in np.atleast_1d(values[name]).tolist():
+                counts[value] = counts.get(value, 0) + 1
+        if self._objects is not None:
+            self._report.object_count += len(values[self._objects])
+
+
+def _link(source: Path, final: Path) -> None:
+    final.unlink(missing_ok=True)
+    try:
+        os.link(source, final, follow_symlinks=False)
+    except OSError as error:
+        raise BuildError(
+            f"{source}: cannot be linked to {final}: {error.strerror}. A link needs both on one "
+            "file system that knows links; leave --link out to copy."
+        ) from error
+
+
+def _copy(descriptor: int, path: Path, check_stopped: Callable[[], None]) -> None:
+    """Copy a file, sharing its blocks where the file system can, and sync it."""
+    with open(path, "wb") as copy:
+        try:
+            fcntl.ioctl(copy.fileno(), _FICLONE, descriptor)
+        except OSError:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            while os.sendfile(copy.fileno(), descriptor, None, _COPY_BYTES):
+                check_stopped()
+        os.fsync(copy.fileno())

@@ -1,0 +1,264 @@
+"""Chosen samples of a store become a store of their own, without decoding or encoding one."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from packer.errors import BuildError
+from packer.merge import check_apart, manifest_sha256
+from packer.repack import Part, RepackReport, repack
+from packer.rewrite import Rewriter
+from packer.store_keys import key_bytes, key_text, store_keys
+from packer.wording import names_text
+from packer.workspace import TaskReport
+from readers.machine import core_count
+from readers.store.errors import SchemaMismatchError, UnknownKeyError
+from readers.store.manifest import FormatVersion, Manifest, SourceInfo
+from readers.store.reader import StoreReader, open_store
+from readers.store.record import RecordReader
+
+SUBSET_FORMAT = "subset"
+"""What the manifest of a subset has for the name of a source."""
+
+_SHARD_BYTES = 2**30
+_SHARD_COUNT_AIM = 64
+_SHARD_BYTES_LEAST = 16 * 2**20
+
+
+def subset(
+    path: str | Path,
+    out: str | Path,
+    *,
+    splits: Iterable[str] = (),
+    classes: Iterable[str] = (),
+    keys: Iterable[str] | None = None,
+    every: int = 1,
+    limit: int | None = None,
+    overwrite: bool = False,
+    scratch: str | Path | None = None,
+    worker_count: int | None = None,
+    on_progress: Callable[[int], None] = lambda count: None,
+) -> RepackReport:
+    """Make a store of some samples of another, in their order there.
+
+    A sample is taken when it fits all that is asked for. Of these, every so manieth is kept, and of
+    those the first so many. Its record is copied as it is: objects of other classes stay on their
+    image, and classes and splits keep their numbers, also where none of their samples is left.
+
+    Args:
+        path: The store.
+        out: Where the new one is to be.
+        splits: Take samples of these splits.
+        classes: Take samples of these classes, or with an object of one of them.
+        keys: Take samples of these keys. None takes any.
+        every: Keep the first of each so many.
+        limit: Keep no more than so many. None keeps all.
+        overwrite: Replace a store at `out`, in one step once the new one is whole.
+        scratch: Folder on a local disk to write shards in; see `packer.scratch`.
+        worker_count: Threads. None takes the cores of this job.
+        on_progress: Told how many more samples are done.
+
+    Raises:
+        ValueError: An argument is out of its range.
+        SchemaMismatchError: The store has no such split or class.
+        UnknownKeyError: No sample has one of the keys.
+        BuildError: No sample is left, or the store cannot be written; see `packer.repack`.
+        StoreError: The store cannot be read.
+    """
+    for name, value in (("every", every), ("limit", limit), ("worker_count", worker_count)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1; got {value!r}")
+    out = Path(os.path.abspath(out))
+    store = open_store(path)
+    check_apart(out, [store])
+    wanted = {"splits": list(splits), "classes": list(classes)}
+    indices = np.arange(store.manifest.sample_count)
+    if wanted["splits"]:
+        indices = indices[_is_in_splits(store, wanted["splits"])[indices]]
+    if wanted["classes"]:
+        indices = indices[_has_class(store, wanted["classes"], indices)]
+    if keys is not None:
+        indices = np.intersect1d(indices, _positions_of(store, list(keys)))
+    indices = indices[::every][:limit]
+    if not len(indices):
+        raise BuildError(
+            f"{store.path}: none of its {store.manifest.sample_count:,} samples fits all that is "
+            "asked for, and a store of none is of no use. Ask for less."
+        )
+    asked = _asked(wanted, keys is not None, every, limit)
+    facts = {
+        "format": SUBSET_FORMAT,
+        "store": manifest_sha256(store),
+        "samples": hashlib.sha256(indices.astype("<i8").tobytes()).hexdigest(),
+    }
+    rewriter = Rewriter(store.layout)
+    parts = [Part(store=store, rewriter=rewriter, indices=part) for part in _cut(store, indices)]
+    return repack(
+        out,
+        parts,
+        store.manifest.schema,
+        facts,
+        lambda reports: _manifest(store, asked, facts, reports),
+        b"",
+        overwrite=overwrite,
+        scratch=scratch,
+        thread_count=worker_count or core_count(),
+        on_progress=on_progress,
+    )
+
+
+def read_key_list(path: Path) -> list[str]:
+    """The keys of a file with one a line; empty lines are none.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    lines = path.read_bytes().splitlines()
+    return [key_text(line) for line in lines if line.strip()]
+
+
+# --- the choice -----------------------------------------------------------------------------------
+
+
+def _column(store: StoreReader, name: str) -> NDArray[Any]:
+    """A scalar field of all samples."""
+    shards = [shard.columns[name] for shard in store.shards()]
+    return np.concatenate(shards) if shards else np.empty(0, np.int64)
+
+
+def _numbers(
+    store: StoreReader, what: str, wanted: Sequence[str], names: Sequence[str]
+) -> list[int]:
+    for name in wanted:
+        if name not in names:
+            close = difflib.get_close_matches(name, names, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            has = f"it has {names_text(names)}" if names else "it has none"
+            raise SchemaMismatchError(f"{store.path}: no {what} {name!r}; {has}{hint}")
+    return [at for at, name in enumerate(names) if name in wanted]
+
+
+def _is_in_splits(store: StoreReader, wanted: Sequence[str]) -> NDArray[np.bool_]:
+    schema = store.manifest.schema
+    names = (schema["split"].names or ()) if "split" in schema else ()
+    numbers = _numbers(store, "split", wanted, names)
+    return np.isin(_column(store, "split"), numbers)
+
+
+def _has_class(
+    store: StoreReader, wanted: Sequence[str], indices: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Of some samples, whether each is of one of these classes, or has an object that is."""
+    schema = store.manifest.schema
+    field = next((schema[name] for name in ("label", "labels") if name in schema), None)
+    names = (field.names or ()) if field is not None else ()
+    numbers = _numbers(store, "class", wanted, names)
+    assert field is not None
+    if field.is_scalar:
+        return np.isin(_column(store, field.name)[indices], numbers)
+    reader = RecordReader(store.layout, [field.name], copies=False)
+    found = np.zeros(len(indices), bool)
+    for at, index in enumerate(indices.tolist()):
+        shard, position = store.locate(index)
+        labels = reader.unpack(shard.record(position))[field.name]
+        found[at] = bool(np.isin(labels, numbers).any())
+    return found
+
+
+def _positions_of(store: StoreReader, keys: Sequence[str]) -> NDArray[np.int64]:
+    places = {key: at for at, key in enumerate(store_keys(store))}
+    unknown = [key for key in keys if key_bytes(key) not in places]
+    if unknown:
+        raise UnknownKeyError(
+            f"{store.path}: no sample has the key {names_text(unknown)} ({len(unknown):,} of "
+            f"{len(keys):,} keys). A key is the path relative to the raw folder, with / between "
+            "folders."
+        )
+    return np.array(sorted({places[key_bytes(key)] for key in keys}), np.int64)
+
+
+def _cut(store: StoreReader, indices: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """The samples of each shard: as a build would cut them, so that many threads have work."""
+    sizes = store.located(indices).spans()[1]
+    limit = max(_SHARD_BYTES_LEAST, int(sizes.sum()) // _SHARD_COUNT_AIM)
+    said = store.manifest.recipe.get("shard_bytes_max")
+    limit = min(limit, said if isinstance(said, int) and said > 0 else _SHARD_BYTES)
+    ends = np.cumsum(sizes)
+    parts, first = [], 0
+    while first < len(indices):
+        before = int(ends[first - 1]) if first else 0
+        end = max(first + 1, int(np.searchsorted(ends, before + limit, side="right")))
+        parts.append(indices[first:end])
+        first = end
+    return parts
+
+
+def _asked(wanted: dict[str, list[str]], has_keys: bool, every: int, limit: int | None) -> str:
+    parts = [f"{what} {', '.join(names)}" for what, names in wanted.items() if names]
+    parts += ["listed keys"] if has_keys else []
+    parts += [f"one in {every:,}"] if every > 1 else []
+    parts += [f"the first {limit:,}"] if limit is not None else []
+    return "; ".join(parts) or "all"
+
+
+# --- the account ----------------------------------------------------------------------------------
+
+
+def _manifest(
+    store: StoreReader, asked: str, facts: dict[str, Any], reports: list[TaskReport]
+) -> Manifest:
+    manifest = store.manifest
+    shards = tuple(report.shard for report in reports if report.shard is not None)
+    count = sum(shard.sample_count for shard in shards)
+    labels, splits = (
+        _counts([getattr(report, name) for report in reports])
+        for name in ("label_counts", "split_counts")
+    )
+    statistics: dict[str, Any] = {}
+    if "class_counts" in manifest.statistics:
+        statistics["class_counts"] = [labels.get(n, 0) for n in range(len(manifest.classes))]
+    lost = [name for name in manifest.statistics if name not in statistics]
+    left_out = manifest.sample_count - count
+    objects = sum(report.object_count for report in reports)
+    return Manifest(
+        format=FormatVersion(),
+        schema=manifest.schema,
+        classes=manifest.classes,
+        splits={name: splits.get(at, 0) for at, name in enumerate(manifest.splits)},
+        sample_count=count,
+        shards=shards,
+        recipe=manifest.recipe,
+        source=SourceInfo(
+            format=SUBSET_FORMAT,
+            sha256=hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest(),
+            found_count=manifest.sample_count,
+            reject_count=0,
+            ignored={"not chosen": left_out} if left_out else {},
+            notes=(
+                f"{count:,} of {manifest.sample_count:,} samples of {store.path.name}: {asked}",
+                *([f"{', '.join(lost)} were of all its samples, and are left out"] if lost else []),
+                *(f"{store.path.name}: {note}" for note in manifest.source.notes),
+            ),
+            annotations={"found": objects, "stored": objects, "rejected": 0} if objects else {},
+            choices=manifest.source.choices,
+        ),
+        statistics=statistics,
+        versions=manifest.versions,
+    )
+
+
+def _counts(parts: Iterable[dict[int, int]]) -> dict[int, int]:
+    total: dict[int, int] = {}
+    for part in parts:
+        for value, count in part.items():
+            total[value] = total.get(value, 0) + count
+    return total

@@ -1,0 +1,45 @@
+"""LMDB's own look-ups in the shards of a store, by a process that may die of them.
+
+Its argument is the store; it is given numbers of shards on stdin, a line each, and answers with a
+line of JSON: null, or what is wrong. It is here, and not beside `packer.lmdb_children` which starts
+it, so that it loads nothing that building needs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+
+from readers.store.errors import StoreError
+from readers.store.reader import StoreReader, open_store
+from readers.store.shard import check_against_lmdb
+
+_MEMORY_BYTES = 2**30
+_MEMORY_PER_SAMPLE_BYTES = 512
+"""Memory that it may take, beside the files that it maps: it keeps all keys of one shard."""
+
+
+def main() -> None:
+    """What a child runs."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    store = open_store(sys.argv[1])
+    most = max(info.sample_count for info in store.manifest.shards)
+    limit = _MEMORY_BYTES + _MEMORY_PER_SAMPLE_BYTES * most
+    # Of memory of its own: what LMDB maps of a file is not counted.
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    for line in sys.stdin:
+        answer = _problem(store, int(line))
+        os.write(1, (json.dumps(answer) + "\n").encode())
+
+
+def _problem(store: StoreReader, number: int) -> str | None:
+    try:
+        shard = store.shard(number)
+        check_against_lmdb(shard.path, shard)
+    except StoreError as error:
+        return str(error)
+    except MemoryError:
+        return f"{store.path}: LMDB takes more memory reading shard {number} than its keys need."
+    return None
