@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from packer.account import make_manifest
+from packer.cost import missing_space
 from packer.engines.local import map_tasks
 from packer.engines.worker import NO_SPACE
 from packer.errors import (
     BuildError,
     BuildMismatchError,
+    DiskError,
     NoSpaceError,
     RejectedItemError,
     TargetExistsError,
@@ -32,6 +34,7 @@ from packer.scratch import scratch_folder, spool_folder
 from packer.sources import SourceOptions, scan_source
 from packer.sources.dataset import is_dataset, scan_dataset
 from packer.sources.items import Reject
+from packer.update import plan_update, seed_workspace, write_update_cache
 from packer.workspace import TargetLock, TaskPlan, TaskReport, Workspace
 from readers.machine import core_count, local_rank_count
 from readers.store.layout import MANIFEST_NAME, REJECTS_NAME
@@ -44,8 +47,6 @@ from readers.store.manifest import (
 )
 
 OnError = Literal["reject", "fail"]
-
-_SPACE_MARGIN = 1.05
 
 
 class Step(enum.Enum):
@@ -71,6 +72,9 @@ def build(
     on_error: OnError = "reject",
     rejects_max: str | int = "1%",
     overwrite: bool = False,
+    update: bool = False,
+    rehash: bool = False,
+    retry_rejects: bool = False,
     shows_progress: bool = False,
     on_step: Callable[[Step], None] = lambda step: None,
 ) -> BuildReport:
@@ -93,6 +97,11 @@ def build(
         rejects_max: How many rejects there may be: a count, or a share such as "1%".
         overwrite: Replace a store at `out`, in one step once the new one is whole, and discard an
             unfinished build of other settings.
+        update: Bring the store at `out` up to date with the raw data: make those shards anew whose
+            items changed, keep the others; see `packer.update`. Where there is none, build it.
+        rehash: With `update`, read every raw file, rather than only those whose size or time of
+            change is another.
+        retry_rejects: With `update`, try rejects again, though their files are unchanged.
         shows_progress: Draw a progress bar on stderr, when that is a terminal.
         on_step: Told of each step as it is done.
 
@@ -108,7 +117,8 @@ def build(
         TooManyRejectsError: Past `rejects_max`; the message names every reject.
         RejectedItemError: An item was rejected under on_error="fail".
         NoSpaceError: A disk is full.
-        WorkerError: A build worker died.
+        DiskError: A disk or a file server fails where the store is written.
+        WorkerError: Build workers died, over and over.
     """
     started = time.monotonic()
     out = Path(os.path.abspath(out))
@@ -118,23 +128,26 @@ def build(
         raise ValueError(f"on_error must be 'reject' or 'fail'; got {on_error!r}")
     if worker_count is not None and worker_count < 1:
         raise ValueError(f"worker_count must be at least 1; got {worker_count!r}")
+    check_replacement(update=update, overwrite=overwrite, needs_update=rehash or retry_rejects)
     reject_count_max(rejects_max, 0)
+    replaces = _Replacement(overwrite, update, rehash, retry_rejects)
     workers = worker_count or max(1, core_count() // local_rank_count())
     workspace = Workspace.of(out)
     was_there = os.path.lexists(out)
     with contextlib.ExitStack() as stack:
         if is_dataset(raw):
             if not workspace.folder.exists():
-                check_target(out, overwrite=overwrite)
+                check_target(out, overwrite=replaces.anything)
             spool = stack.enter_context(spool_folder(workspace, scratch))
             scan = scan_dataset(raw, spool, source)
         else:
             _check_apart(Path(raw), out)
             if not workspace.folder.exists():
-                check_target(out, overwrite=overwrite)
+                check_target(out, overwrite=replaces.anything)
             scan = scan_source(Path(raw), source)
         if on_error == "fail":
             _stop_at([*scan.rejects, *scan.annotation_rejects])
+        notices: list[str] = []
         manifest, kept, done = _carry_out(
             make_plan(scan, recipe),
             workspace,
@@ -143,12 +156,40 @@ def build(
             scratch=scratch,
             on_error=on_error,
             rejects_max=rejects_max,
-            overwrite=overwrite,
+            replaces=replaces,
             was_there=was_there,
             shows_progress=shows_progress,
             on_step=on_step,
+            notices=notices,
         )
-    return make_report(out, manifest, started, workers, kept=kept, done=done)
+    return make_report(out, manifest, started, workers, kept=kept, done=done, notices=notices)
+
+
+def check_replacement(*, update: bool, overwrite: bool, needs_update: bool) -> None:
+    """See that what is to become of a store at the target is said in one way.
+
+    Raises:
+        ValueError: It is not.
+    """
+    if update and overwrite:
+        raise ValueError("update and overwrite are two ways to replace a store; give one of them")
+    if needs_update and not update:
+        raise ValueError("rehash and retry_rejects are about an update; give update as well")
+
+
+@dataclass(frozen=True)
+class _Replacement:
+    """What is to become of a store that stands at the target."""
+
+    overwrites: bool
+    updates: bool
+    rehashes: bool
+    retries_rejects: bool
+
+    @property
+    def anything(self) -> bool:
+        """Whether there may be one."""
+        return self.overwrites or self.updates
 
 
 def _carry_out(
@@ -160,34 +201,56 @@ def _carry_out(
     scratch: str | Path | None,
     on_error: OnError,
     rejects_max: str | int,
-    overwrite: bool,
+    replaces: _Replacement,
     was_there: bool,
     shows_progress: bool,
     on_step: Callable[[Step], None],
+    notices: list[str],
 ) -> tuple[Manifest, int, int]:
     """Make the shards of a plan and publish them; see `build`.
+
+    What happened to this run and not to the store is added to `notices`.
 
     Returns:
         The manifest, how many shards were there already, and how many items were worked on.
     """
-    with TargetLock(workspace, out), _no_space_named(out, plan):
+    with _disk_named(out, plan), TargetLock(workspace, out):
         try:
-            if _is_published(workspace, out, plan):
+            if _is_published(workspace, out, None if replaces.updates else plan):
                 # Killed between the last two steps: all that is left is to clean up.
                 manifest = read_manifest(out)
                 workspace.remove()
                 return manifest, len(manifest.shards), 0
-            if not (was_there or overwrite) and os.path.lexists(out):
+            if not (was_there or replaces.overwrites) and os.path.lexists(out):
                 raise TargetExistsError(
                     f"{out}: another build was running here, and has just finished this store. "
                     "Use it, build to another path, or replace it with --overwrite."
                 )
-            check_target(out, overwrite=overwrite)
+            check_target(out, overwrite=replaces.anything)
             on_step(Step.LOCKED)
+            stays: dict[int, TaskReport] = {}
+            if replaces.updates and was_there:
+                found = plan_update(
+                    plan,
+                    out,
+                    retries_rejects=replaces.retries_rejects,
+                    rehashes=replaces.rehashes,
+                )
+                notices.append(found.notice)
+                if not found.is_needed:
+                    _remove_if_unused(workspace)
+                    manifest = read_manifest(out)
+                    return manifest, len(manifest.shards), 0
+                plan, stays = found.plan, found.kept
             kept = _prepare(
-                workspace, plan, out, overwrite=overwrite, stops_at_reject=on_error == "fail"
+                workspace,
+                plan,
+                out,
+                stays,
+                overwrite=replaces.overwrites,
+                stops_at_reject=on_error == "fail",
             )
-        except (BuildError, OSError):
+        except BaseException:  # A signal as well: what was not begun leaves nothing behind.
             _remove_if_unused(workspace)
             raise
         on_step(Step.PLANNED)
@@ -205,8 +268,12 @@ def _carry_out(
                 if finished is not None:
                     on_step(Step.SHARD_FINISHED)
 
+            def on_notice(text: str) -> None:
+                notices.append(text)
+                bar.say(text)
+
             if numbers:
-                map_tasks(workspace, numbers, folder, workers, on_progress)
+                map_tasks(workspace, numbers, folder, workers, on_progress, on_notice)
         on_step(Step.SHARDS_FINISHED)
         reports = _reports(workspace, plan)
         rejects = Rejects(
@@ -218,6 +285,8 @@ def _carry_out(
         )
         _check_rejects(rejects, plan, reports, workspace, out, on_error, rejects_max)
         manifest = make_manifest(plan, reports, rejects)
+        workspace.keep_only({shard.file for shard in manifest.shards})
+        write_update_cache(workspace.store, plan, reports)
         write_rejects(workspace.store / REJECTS_NAME, rejects)
         write_synced(workspace.folder / MANIFEST_NAME, manifest_bytes(manifest))
         publish_manifest(workspace.store, manifest)
@@ -250,25 +319,31 @@ def _stop_at(rejects: Sequence[Reject]) -> None:
 
 
 @contextlib.contextmanager
-def _no_space_named(out: Path, plan: BuildPlan) -> Iterator[None]:
-    """Say of which store, and of how much, a disk had no room for."""
+def _disk_named(out: Path, plan: BuildPlan) -> Iterator[None]:
+    """Say of which store a disk had no room for, or could not be read or written."""
     try:
         yield
     except OSError as error:
+        place = error.filename2 or error.filename or "a file"
+        where = f"{out}: {os.fsdecode(place)}: {error.strerror or error}"
         if error.errno not in NO_SPACE:
-            raise
+            raise DiskError(
+                f"{where}. Finished shards are kept: run the same command once that is mended."
+            ) from error
         raise NoSpaceError(
-            f"{out}: {error.filename or 'a file'}: {error.strerror}. The store takes about "
-            f"{plan.byte_count:,} bytes. Free some, raise the limit on file sizes (ulimit -f), or "
-            "write the shards elsewhere with --scratch; then run the same command: finished "
-            "shards are kept."
+            f"{where}. The store takes about {plan.byte_count:,} bytes. Free some, raise the limit "
+            "on file sizes (ulimit -f), or write the shards elsewhere with --scratch; then run the "
+            "same command: finished shards are kept."
         ) from error
 
 
-def _is_published(workspace: Workspace, out: Path, plan: BuildPlan) -> bool:
-    """Whether the store at `out` is the one that this workspace was to publish, and we too."""
+def _is_published(workspace: Workspace, out: Path, plan: BuildPlan | None) -> bool:
+    """Whether the store at `out` is the one that this workspace was to publish, and we too.
+
+    An update has no plan to compare: what it would publish depends on what is there.
+    """
     facts = workspace.read_facts()
-    if facts is not None and facts_that_differ(plan.facts(), facts):
+    if plan is not None and facts is not None and facts_that_differ(plan.facts(), facts):
         return False
     try:
         ours = (workspace.folder / MANIFEST_NAME).read_bytes()
@@ -290,7 +365,13 @@ def _remove_if_unused(workspace: Workspace) -> None:
 
 
 def _prepare(
-    workspace: Workspace, plan: BuildPlan, out: Path, *, overwrite: bool, stops_at_reject: bool
+    workspace: Workspace,
+    plan: BuildPlan,
+    out: Path,
+    stays: dict[int, TaskReport],
+    *,
+    overwrite: bool,
+    stops_at_reject: bool,
 ) -> set[int]:
     """Begin a build, or take up an unfinished one. Numbers of the shards that are finished."""
     facts = plan.facts()
@@ -307,6 +388,7 @@ def _prepare(
     if unfinished is None or differences:
         _check_space(out, plan)
         workspace.begin(tasks, facts)
+        seed_workspace(workspace, out, stays)
     else:
         # They are not synced one by one, so a power cut may have emptied some.
         workspace.write_tasks(tasks)
@@ -317,21 +399,19 @@ def _prepare(
             schema=plan.schema.as_builtins(),
             recipe=plan.recipe.as_dict(),
             mask_colors=plan.scan.mask_colors,
+            names=plan.names,
             stops_at_reject=stops_at_reject,
         )
     )
-    return {n for n in range(len(plan.cuts)) if workspace.read_report(n) is not None}
+    reports = ((number, workspace.read_report(number)) for number in range(len(plan.cuts)))
+    return {number for number, report in reports if report is not None and not report.may_pass}
 
 
 def _check_space(out: Path, plan: BuildPlan) -> None:
     """See that the store will fit, before hours of work."""
-    need, free = int(plan.byte_count * _SPACE_MARGIN), shutil.disk_usage(out.parent).free
-    if need > free:
-        raise NoSpaceError(
-            f"{out}: the store will take about {need:,} bytes, and its disk has {free:,} free. "
-            "Free some, build to another disk, or make it smaller: --size for fewer pixels, or "
-            "--image original for the files' own bytes."
-        )
+    reason = missing_space(plan.byte_count, out)
+    if reason is not None:
+        raise NoSpaceError(reason)
 
 
 def _reports(workspace: Workspace, plan: BuildPlan) -> list[TaskReport]:
@@ -367,6 +447,11 @@ def _check_rejects(
             "Mend or remove them and begin anew with --overwrite, or accept them with "
             f"--max-rejects {count}: the finished shards are kept for that."
         )
+        if any(report.may_pass for report in reports):
+            advice += (
+                " Those that could not be read, or on which a build worker died, are tried again "
+                "by the same command."
+            )
     raise TooManyRejectsError(
         f"{out}: {count:,} of {found:,} raw items rejected; {allowed:,} allowed by "
         f"--max-rejects {rejects_max}.\n{describe_rejects(rejects, workspace.reject_list)}\n"

@@ -18,6 +18,7 @@ class Progress:
     """
 
     def __init__(self, *, total: int, done: int = 0, shows: bool, unit: str = "images") -> None:
+        self._shows = shows
         self._bar = tqdm(
             total=total,
             initial=done,
@@ -31,6 +32,11 @@ class Progress:
     def add(self, count: int) -> None:
         """So many more are done."""
         self._bar.update(count)
+
+    def say(self, text: str) -> None:
+        """A line above the bar, also where stderr is no terminal: it is part of a job's log."""
+        if self._shows:
+            self._bar.write(text, file=sys.stderr)
 
     def __enter__(self) -> Progress:
         return self

@@ -10,11 +10,13 @@ import re
 from pathlib import Path
 
 from packer.errors import TargetExistsError
-from readers.store.layout import FORMAT_NAME, MANIFEST_NAME, REJECTS_NAME
+from readers.store.layout import FORMAT_NAME, MANIFEST_NAME, REJECTS_NAME, UPDATE_CACHE_NAME
 from readers.store.manifest import sync_folder
 
 # Other LMDB clients leave lock files beside the shards.
-_STORE_FILE = re.compile(rf"{re.escape(MANIFEST_NAME)}|{re.escape(REJECTS_NAME)}|shard-.*")
+_STORE_FILE = re.compile(
+    "|".join((*map(re.escape, (MANIFEST_NAME, REJECTS_NAME, UPDATE_CACHE_NAME)), "shard-.*"))
+)
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2  # renameat2(2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,14 @@ class BuildReport:
 
 
 def make_report(
-    out: Path, manifest: Manifest, started: float, workers: int, *, kept: int, done: int
+    out: Path,
+    manifest: Manifest,
+    started: float,
+    workers: int,
+    *,
+    kept: int,
+    done: int,
+    notices: Sequence[str] = (),
 ) -> BuildReport:
     """The report of a store that was just published.
 
@@ -113,6 +121,7 @@ def make_report(
         workers: Build workers.
         kept: Shards that an interrupted run had finished.
         done: Raw items that this run worked on.
+        notices: What happened to this run, and is no fact about the store.
     """
     seconds = time.monotonic() - started
     return BuildReport(
@@ -135,7 +144,7 @@ def make_report(
         ),
         splits=manifest.splits,
         content_sha256=content_sha256(manifest),
-        notes=list(manifest.source.notes),
+        notes=[*manifest.source.notes, *notices],
     )
 
 

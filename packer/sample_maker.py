@@ -11,7 +11,8 @@ from packer.containers import Containers
 from packer.masks import place_mask, read_mask
 from packer.objects import PlacedObjects, place_objects
 from packer.prepare import Prepared, prepare_image, prepare_pixels
-from packer.raw_files import read_raw_file
+from packer.raw_files import RawFileError
+from packer.read_ahead import Files, image_file, read_files
 from packer.recipe import Recipe
 from packer.sources.annotations import unpack_annotations
 from packer.sources.items import RawFile, RawItem
@@ -28,12 +29,12 @@ class MadeSample:
     Attributes:
         values: Of all fields, by name.
         objects: Its annotated objects.
-        extra_frame_count: Pictures of its file that are not stored.
+        image: The image, and where it came from.
     """
 
     values: dict[str, Any]
     objects: PlacedObjects
-    extra_frame_count: int
+    image: Prepared
 
 
 class SampleMaker:
@@ -58,15 +59,20 @@ class SampleMaker:
     def __exit__(self, *_: object) -> None:
         self._containers.close()
 
-    def make(self, item: RawItem) -> MadeSample:
+    def make(self, item: RawItem, files: Files | None = None) -> MadeSample:
         """The sample of one item.
+
+        Args:
+            item: The item.
+            files: What was read of its files. None reads them now.
 
         Raises:
             ImageError: A picture of it cannot be decoded, or its annotations are not about it.
             RawFileError: A file of it cannot be read, or is not the one that the plan saw.
         """
         recipe = self._recipe
-        prepared = self._prepared(item)
+        files = read_files(self._root, item) if files is None else files
+        prepared = self._prepared(item, files)
         image: Any = prepared.image
         if isinstance(image, bytes):
             image = OriginalImage(image, prepared.size, prepared.dtype, prepared.orientation)
@@ -88,24 +94,27 @@ class SampleMaker:
         for name, file in item.masks.items():
             field = self._schema[name]
             try:
-                ids = read_mask(self._file(file), self._mask_colors, field, recipe.pixels_max)
+                ids = read_mask(_data(files, file), self._mask_colors, field, recipe.pixels_max)
                 values[name] = place_mask(ids, prepared.plan, prepared.turn, field.ignore or 0)
-            except ImageError as error:
-                raise ImageError(f"mask {readable_path(file.path)}: {error}") from error
+            except (ImageError, RawFileError) as error:
+                raise type(error)(f"mask {readable_path(file.path)}: {error}") from error
         for name, value in item.values.items():
             field = self._schema[name]
             is_list = field.kind in ("label", "array") and field.shape
             values[name] = np.array(value, field.dtype) if is_list else value
-        return MadeSample(values, objects, prepared.extra_frame_count)
+        return MadeSample(values, objects, prepared)
 
-    def _prepared(self, item: RawItem) -> Prepared:
+    def _prepared(self, item: RawItem, files: Files) -> Prepared:
         if item.member is None:
-            file = RawFile(item.path, item.byte_count, item.mtime_ns)
-            return prepare_image(self._file(file), self._recipe)
+            return prepare_image(_data(files, image_file(item)), self._recipe, item.key)
         found = self._containers.read(item)
         if isinstance(found, bytes):
-            return prepare_image(found, self._recipe)
-        return prepare_pixels(found, self._recipe)
+            return prepare_image(found, self._recipe, item.key)
+        return prepare_pixels(found, self._recipe, item.key)
 
-    def _file(self, file: RawFile) -> bytes:
-        return read_raw_file(self._root, file)
+
+def _data(files: Files, file: RawFile) -> bytes:
+    data = files[file]
+    if isinstance(data, RawFileError):
+        raise data
+    return data

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 import numpy as np
 
 from packer.errors import RejectedItemError
 from packer.raw_files import RawFileError
+from packer.read_ahead import Files, ReadAhead, content_digest
 from packer.recipe import Recipe
 from packer.sample_maker import SampleMaker
 from packer.sources.annotations import unpack_annotations
@@ -19,7 +21,6 @@ from packer.sources.items import RawItem, Reject
 from packer.sources.walk import readable_path
 from packer.workspace import TaskReport, Workspace
 from readers.store.errors import CodecError, ImageError
-from readers.store.layout import shard_name
 from readers.store.manifest import sync_folder
 from readers.store.record import RecordLayout
 from readers.store.schema import Schema
@@ -31,6 +32,7 @@ def build_shard(
     number: int,
     scratch: Path,
     on_progress: Callable[[int], None] = lambda done: None,
+    lost: Mapping[int, str] = MappingProxyType({}),
 ) -> TaskReport:
     """Make one shard of a planned build. The same items and recipe give the same bytes.
 
@@ -39,6 +41,7 @@ def build_shard(
         number: Which shard.
         scratch: Folder to write it in, on a file system that may carry a live LMDB file.
         on_progress: Told how many of the items are done, after each.
+        lost: Items that are not to be touched, by position, and why they are rejects.
 
     Raises:
         RejectedItemError: An item was rejected, and the plan says to stop at the first.
@@ -48,20 +51,30 @@ def build_shard(
     items = workspace.read_items(number)
     schema = msgspec.convert(plan.schema, Schema)
     maker = SampleMaker(plan.root, schema, Recipe(**plan.recipe), plan.mask_colors)
-    report = TaskReport()
-    path = scratch / shard_name(number)
+    report = TaskReport(may_pass=bool(lost))
+    contents = bytearray()
+    path = scratch / plan.names[number]
     path.unlink(missing_ok=True)  # A build that was killed may have left it.
     writer = ShardWriter(path, RecordLayout.of(schema))
     try:
-        with maker:
+        with maker, ReadAhead(plan.root, items, lost) as reader:
             for done, item in enumerate(items, 1):
-                reason = _add(writer, item, maker, report)
+                reason = lost.get(done - 1)
+                files: Files = {}
+                if reason is None:
+                    files = reader.files(done - 1)
+                    reason = _add(writer, item, files, maker, report)
+                contents += content_digest(files)
                 if reason is not None:
+                    if item.annotations:
+                        objects = unpack_annotations(item.annotations).objects
+                        report.lost_object_count += len(objects)
                     reject = Reject(key=item.key, path=readable_path(item.path), reason=reason)
                     report.rejects.append(reject)
                 if plan.stops_at_reject:
                     _stop_at_first(report)
                 on_progress(done)
+        report.contents = bytes(contents)
         if writer.sample_count == 0:
             writer.abort()
         else:
@@ -80,14 +93,18 @@ def _stop_at_first(report: TaskReport) -> None:
         raise RejectedItemError(f"{reject.path}: {reject.reason}")
 
 
-def _add(writer: ShardWriter, item: RawItem, maker: SampleMaker, report: TaskReport) -> str | None:
+def _add(
+    writer: ShardWriter, item: RawItem, files: Files, maker: SampleMaker, report: TaskReport
+) -> str | None:
     """Add the sample of one item, or say why it cannot be one."""
     try:
-        sample = maker.make(item)
+        sample = maker.make(item, files)
         writer.add(item.key, sample.values)
-    except (ImageError, CodecError, RawFileError) as error:
-        if item.annotations:
-            report.lost_object_count += len(unpack_annotations(item.annotations).objects)
+    except (ImageError, CodecError) as error:
+        report.may_pass |= isinstance(error.__cause__, MemoryError)
+        return str(error)
+    except RawFileError as error:
+        report.may_pass = True
         return str(error)
     for place, reason in sample.objects.rejects:
         shown = f"{readable_path(item.path)}: {place}"
@@ -102,8 +119,10 @@ def _add(writer: ShardWriter, item: RawItem, maker: SampleMaker, report: TaskRep
         if name in sample.values:
             for value in np.atleast_1d(sample.values[name]).tolist():
                 counts[value] = counts.get(value, 0) + 1
-    if sample.extra_frame_count:
-        report.extra_frame_counts[item.path] = sample.extra_frame_count
+    image = sample.image
+    report.tally.add(image.pixels, image.original_size)
+    if image.extra_frame_count:
+        report.extra_frame_counts[item.path] = image.extra_frame_count
     return None
 
 

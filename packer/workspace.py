@@ -20,15 +20,17 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from packer.errors import TargetBusyError
+from packer.errors import BuildError, TargetBusyError
 from packer.sources.items import RawItem, Reject
+from packer.statistics import Tally
+from packer.wording import count_text
 from readers.store.layout import BUILDING_SUFFIX, MANIFEST_NAME
 from readers.store.manifest import ShardInfo, sync_folder, write_synced
 
@@ -46,6 +48,10 @@ class TaskReport(msgspec.Struct, kw_only=True):
         label_counts: Stored samples of each label, or objects where a sample has many.
         split_counts: Stored samples of each split.
         extra_frame_counts: Pictures in a file behind its first, by path, where there are any.
+        tally: What the stored pixels and sizes add up to.
+        contents: Digest of the files of each item, in order; see `packer.update`.
+        may_pass: Whether an item was rejected for what may be past when the build is run again: a
+            file server that failed, memory that ran out.
     """
 
     shard: ShardInfo | None = None
@@ -57,6 +63,9 @@ class TaskReport(msgspec.Struct, kw_only=True):
     label_counts: dict[int, int] = {}
     split_counts: dict[int, int] = {}
     extra_frame_counts: dict[bytes, int] = {}
+    tally: Tally = msgspec.field(default_factory=Tally)
+    contents: bytes = b""
+    may_pass: bool = False
 
 
 class TaskPlan(msgspec.Struct, kw_only=True):
@@ -67,6 +76,7 @@ class TaskPlan(msgspec.Struct, kw_only=True):
         schema: Of the store.
         recipe: The settings, by name.
         mask_colors: Colour of each value of the masks, where their files hold colours.
+        names: Names of the shard files, in order.
         stops_at_reject: Whether the first reject ends the build.
     """
 
@@ -74,6 +84,7 @@ class TaskPlan(msgspec.Struct, kw_only=True):
     schema: dict[str, Any]
     recipe: dict[str, Any]
     mask_colors: tuple[tuple[int, int, int], ...] = ()
+    names: tuple[str, ...]
     stops_at_reject: bool
 
 
@@ -163,6 +174,31 @@ class Workspace:
             return None
         return report
 
+    def describe_kept(self) -> str:
+        """What a build that is stopped now leaves, and how to go on."""
+        try:
+            if self.read_facts() is None:
+                return "No shard was begun and nothing is left behind: run the same command again."
+            task_count = len(os.listdir(self.folder / "tasks"))
+            # By name alone: opening each of ten thousand would keep who stops the build waiting.
+            kept_count = sum(name.isdigit() for name in os.listdir(self.folder / "reports"))
+        except OSError:  # It may be stopped because its disk is gone.
+            return "Finished shards are kept: run the same command to go on."
+        return (
+            f"{kept_count:,} of {count_text(task_count, 'shard')} finished and kept: run the same "
+            "command to go on."
+        )
+
+    def keep_only(self, names: Collection[str]) -> None:
+        """Remove what lies among the finished shards and is none of these files.
+
+        A worker that was killed leaves a copy half made; and a shard that was made again because
+        its rejects might pass may hold no sample now.
+        """
+        for entry in os.scandir(self.store):
+            if entry.name not in names:
+                os.unlink(entry.path)
+
     def forget(self) -> None:
         """Have the next build begin anew, whatever its settings; the reject list stays."""
         (self.folder / "plan.json").unlink(missing_ok=True)
@@ -208,7 +244,11 @@ class TargetLock:
                 holder = os.read(self._descriptor, 200).decode("ascii", "replace").strip()
                 os.close(self._descriptor)
                 if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                    raise
+                    raise BuildError(
+                        f"{self._path}: {error.strerror}. A build locks its target, so that no "
+                        "other can write there, and this file system grants no lock. Build to "
+                        "another one, and copy the finished store."
+                    ) from error
                 raise TargetBusyError(
                     f"{target}: another build is running ({holder or 'just started'}). "
                     "Wait for it to finish, or build to another path."
@@ -216,8 +256,13 @@ class TargetLock:
             if self._is_current():
                 break
             os.close(self._descriptor)
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"host {socket.gethostname()}, pid {os.getpid()}\n".encode(), 0)
+        holder = f"host {socket.gethostname()}, pid {os.getpid()}\n"
+        try:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, holder.encode(), 0)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise OSError(error.errno, error.strerror, str(self._path)) from error
 
     def _is_current(self) -> bool:
         """Whether the locked file is still the one at its path: its holder may have removed it."""

@@ -47,8 +47,9 @@ class Containers:
         """The bytes of an image file, or the pixels (height, width, channel) of a bare image.
 
         Raises:
-            ImageError: The image is damaged, or the file cannot be read or is not the one that the
-                scan saw. The text is the reason alone.
+            ImageError: The image is damaged, or the file is not the one that the scan saw. The text
+                is the reason alone.
+            RawFileError: The file cannot be read.
         """
         assert item.member is not None
         if self._open is None or item.path != self._path:

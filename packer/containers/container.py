@@ -9,6 +9,7 @@ from typing import BinaryIO, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from packer.raw_files import RawFileError
 from packer.sources.items import RawItem
 from readers.store.errors import ImageError
 
@@ -28,6 +29,7 @@ class Container(Protocol):
         Raises:
             ImageError: The image is damaged, or the file is not the one that the scan saw. The
                 text is the reason alone.
+            RawFileError: The file cannot be read.
         """
         ...
 
@@ -40,12 +42,12 @@ def open_file(path: Path) -> BinaryIO:
     """Open the file of a container.
 
     Raises:
-        ImageError: It cannot be opened.
+        RawFileError: It cannot be opened.
     """
     try:
         return open(path, "rb")
     except OSError as error:
-        raise ImageError(f"cannot be read: {error.strerror}") from error
+        raise RawFileError(f"cannot be read: {error.strerror}") from error
 
 
 def check_unchanged(file: BinaryIO, item: RawItem) -> None:
@@ -64,7 +66,8 @@ def read_at(file: BinaryIO, position: int, byte_count: int) -> bytes:
     """Bytes from a place of a file.
 
     Raises:
-        ImageError: The file ends before, or cannot be read.
+        ImageError: The file ends before.
+        RawFileError: It cannot be read.
     """
     data = b""
     try:
@@ -73,8 +76,10 @@ def read_at(file: BinaryIO, position: int, byte_count: int) -> bytes:
             if not more:
                 break
             data = data + more if data else more
-    except (OSError, OverflowError) as error:
+    except OverflowError as error:
         raise ImageError(f"cannot be read: {error}") from error
+    except OSError as error:
+        raise RawFileError(f"cannot be read: {error.strerror}") from error
     if len(data) < byte_count:
         raise ImageError(
             f"the file ends {len(data):,} bytes after byte {position:,}, where {byte_count:,} "

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import selectors
 import subprocess
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from packer.engines.deaths import Death, Deaths
+from packer.engines.worker import POSITION_BYTES
 from packer.errors import RejectedItemError, WorkerError
 from packer.workspace import Workspace
 
-_STOP_S = 5.0
+_STOP_S = 1.0
+"""How long killed workers may take to go. One that waits for a dead file server goes later."""
 
 _START = "import sys; sys.path[:] = {path!r}; from packer.engines.worker import main; main()"
 """A build worker finds modules where its driver does. `python -m` would look in the current folder
@@ -28,43 +33,75 @@ def map_tasks(
     scratch: Path,
     worker_count: int,
     on_progress: Callable[[int, int | None], None],
+    on_notice: Callable[[str], None] = lambda text: None,
 ) -> None:
     """Have shards made until all are, or one cannot be.
+
+    A shard whose worker died is tried again at the end and on its own: where memory was short, it
+    then has all there is. See `packer.engines.deaths` for what happens when that fails too.
 
     Args:
         workspace: Of the build.
         numbers: The shards to make.
         scratch: Folder to write them in.
         worker_count: Build workers at once; no more than there are shards are started.
-        on_progress: Told (items done since the last call, number of a finished shard or None).
+        on_progress: Told (items done since the last call, number of a finished shard or None). The
+            items of a worker that died are taken back.
+        on_notice: Told of every worker that died, and of those that could not be started.
 
     Raises:
         RejectedItemError: An item was rejected, and the build stops at the first.
-        OSError: A disk is full, or a limit on file sizes was reached.
-        WorkerError: A build worker died, or met a bug.
+        OSError: A disk is full, or a limit on file sizes was reached; no worker can be started.
+        WorkerError: A build worker met a bug, or too many died.
     """
-    waiting = deque(numbers)
-    workers = [_Worker(workspace, scratch, turn) for turn in range(min(worker_count, len(numbers)))]
+    waiting, again = deque(numbers), deque[int]()
+    deaths = Deaths(workspace)
+    crew = _Crew(workspace, scratch)
     try:
-        with selectors.DefaultSelector() as selector:
-            for worker in workers:
-                selector.register(worker.output, selectors.EVENT_READ, worker)
-                worker.give(waiting.popleft())
-            while selector.get_map():
-                for key, _ in selector.select():
-                    worker = key.data
-                    for message in worker.messages():
-                        _handle(message, worker, workspace, on_progress)
-                    if worker.number is not None:
-                        continue
-                    if waiting:
-                        worker.give(waiting.popleft())
-                    else:
-                        selector.unregister(worker.output)
-                        worker.dismiss()
+        while waiting or again or crew.workers:
+            for worker in [worker for worker in crew.workers if worker.number is None]:
+                number = _next(waiting, again, crew)
+                if number is None:
+                    crew.dismiss(worker)
+                else:
+                    worker.give(number, deaths.lost_items(number))
+            while (waiting and len(crew.workers) < worker_count) or (again and not crew.workers):
+                try:
+                    worker = crew.start()
+                except OSError as error:
+                    if not crew.workers:
+                        raise
+                    worker_count = len(crew.workers)
+                    on_notice(
+                        f"no more than {worker_count} build workers could be started "
+                        f"({error.strerror}); the build goes on with them"
+                    )
+                    break
+                number = _next(waiting, again, crew)
+                assert number is not None
+                worker.give(number, deaths.lost_items(number))
+            for worker in crew.ready():
+                messages = worker.messages()
+                for message in messages:
+                    _handle(message, worker, workspace, on_progress)
+                if messages:
+                    continue
+                death = crew.bury(worker)
+                if death is not None:
+                    on_notice(deaths.add(death))
+                    on_progress(-worker.done, None)
+                    again.append(death.number)
     finally:
-        for worker in workers:
-            worker.stop()
+        crew.stop()
+
+
+def _next(waiting: deque[int], again: deque[int], crew: _Crew) -> int | None:
+    """The shard to make next, or None when there is nothing to do for one more worker."""
+    if waiting:
+        return waiting.popleft()
+    if again and all(worker.number is None for worker in crew.workers):
+        return again.popleft()
+    return None
 
 
 def _handle(
@@ -91,9 +128,71 @@ def _error(message: dict[str, Any]) -> Exception:
             f"{text}\nThe build was told to stop at the first reject. Mend or remove it and begin "
             "anew with --overwrite, or leave it out with --on-error reject."
         )
-    if message["kind"] == "space":
-        return OSError(message["errno"], text, message["file"])
+    if message["kind"] == "system":
+        return OSError(message["errno"], text, message["file"] or f"shard {message['failed']}")
     return WorkerError(f"shard {message['failed']}: {text}")
+
+
+class _Crew:
+    """The build workers that are there.
+
+    Attributes:
+        workers: Those that make a shard or wait for one.
+    """
+
+    def __init__(self, workspace: Workspace, scratch: Path) -> None:
+        self._workspace = workspace
+        self._scratch = scratch
+        self._started_count = 0
+        self._selector = selectors.DefaultSelector()
+        self._dismissed: list[_Worker] = []
+        # Memory that outlives who wrote it, so that a death can be laid to an item; one descriptor
+        # for all workers.
+        self._positions = os.memfd_create("packer-positions")
+        self.workers: list[_Worker] = []
+
+    def start(self) -> _Worker:
+        """One more worker."""
+        worker = _Worker(self._workspace, self._scratch, self._started_count, self._positions)
+        self._started_count += 1
+        self.workers.append(worker)
+        self._selector.register(worker.output, selectors.EVENT_READ, worker)
+        return worker
+
+    def ready(self) -> list[_Worker]:
+        """Workers that said something, or died, as soon as there are any."""
+        if not self.workers:
+            return []
+        return [key.data for key, _ in self._selector.select()]
+
+    def dismiss(self, worker: _Worker) -> None:
+        """There is no more to do for a worker: its input ends, and so does it."""
+        self._remove(worker)
+        self._dismissed.append(worker)
+        worker.dismiss()
+
+    def bury(self, worker: _Worker) -> Death | None:
+        """Let go of a worker that died. None when it was not making a shard."""
+        self._remove(worker)
+        death = worker.death()
+        worker.close()
+        return death
+
+    def _remove(self, worker: _Worker) -> None:
+        self._selector.unregister(worker.output)
+        self.workers.remove(worker)
+
+    def stop(self) -> None:
+        """End all, whatever they are doing."""
+        everybody = [*self.workers, *self._dismissed]
+        for worker in everybody:
+            worker.kill()
+        deadline = time.monotonic() + _STOP_S
+        for worker in everybody:
+            worker.wait(max(0.0, deadline - time.monotonic()))
+            worker.close()
+        self._selector.close()
+        os.close(self._positions)
 
 
 class _Worker:
@@ -104,15 +203,25 @@ class _Worker:
         done: Items of that shard that are done.
     """
 
-    def __init__(self, workspace: Workspace, scratch: Path, turn: int) -> None:
+    def __init__(self, workspace: Workspace, scratch: Path, turn: int, positions: int) -> None:
         self._log = workspace.folder / f"worker-{turn}.log"
+        self._positions, self._place = positions, turn * POSITION_BYTES
         with open(self._log, "wb") as log:
             # What decoders print about odd files goes to the log; it is shown when the worker dies.
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _START.format(path=sys.path), workspace.folder, scratch],
+                [
+                    sys.executable,
+                    "-c",
+                    _START.format(path=sys.path),
+                    workspace.folder,
+                    scratch,
+                    str(positions),
+                    str(self._place),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                pass_fds=(positions,),
             )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -121,43 +230,55 @@ class _Worker:
         self.number: int | None = None
         self.done = 0
 
-    def give(self, number: int) -> None:
-        """Have it make one more shard."""
+    def give(self, number: int, lost: dict[int, str]) -> None:
+        """Have it make one more shard, without the items that are lost."""
         self.number, self.done = number, 0
-        try:
-            self._input.write(b"%d\n" % number)
+        os.pwrite(
+            self._positions, (-1).to_bytes(POSITION_BYTES, "little", signed=True), self._place
+        )
+        order = {"number": number, "lost": lost}
+        # One that has died meanwhile says so by the end of its output.
+        with contextlib.suppress(BrokenPipeError):
+            self._input.write(json.dumps(order).encode() + b"\n")
             self._input.flush()
-        except BrokenPipeError:
-            raise self._death() from None
 
     def messages(self) -> list[dict[str, Any]]:
-        """What it said since the last call. Raises WorkerError when it died."""
+        """What it said since the last call; nothing means that it died."""
         text = self.output.read1(2**16)  # type: ignore[attr-defined]
-        if not text:
-            raise self._death()
-        if not text.endswith(b"\n"):
+        if text and not text.endswith(b"\n"):
             text += self.output.readline()
-        return [json.loads(line) for line in text.splitlines()]
+        # It may have died in the middle of a long line.
+        return [json.loads(line) for line in text.splitlines(True) if line.endswith(b"\n")]
 
-    def _death(self) -> WorkerError:
+    def death(self) -> Death | None:
+        """How it died over its shard; None when it had none."""
         status = self._process.wait()
-        last = self._log.read_text(errors="replace").strip().splitlines()[-5:]
-        how = f"was killed by signal {-status}" if status < 0 else f"left with status {status}"
-        said = "".join(f"\n  {line}" for line in last)
-        return WorkerError(
-            f"the build worker of shard {self.number} {how}. Was it out of memory? Try fewer "
-            f"--workers; run the same command: finished shards are kept.{said}"
+        if self.number is None:
+            return None
+        place = os.pread(self._positions, POSITION_BYTES, self._place)
+        return Death(
+            number=self.number,
+            position=int.from_bytes(place, "little", signed=True),
+            status=status,
+            said=self._log.read_text(errors="replace").strip().splitlines()[-5:],
         )
 
     def dismiss(self) -> None:
-        """There is no more to do: its input ends, and so does it."""
+        """Let it end when it likes."""
         self._input.close()
 
-    def stop(self) -> None:
+    def kill(self) -> None:
         """End it, whatever it is doing."""
         if self._process.poll() is None:
             self._process.kill()
-        self._process.wait(_STOP_S)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for its end, as long as that is sensible."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout_s)
+
+    def close(self) -> None:
+        """Close the pipes to it."""
         with contextlib.suppress(BrokenPipeError):
             self._input.close()
         self.output.close()

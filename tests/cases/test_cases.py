@@ -39,6 +39,7 @@ from readers.store.errors import (
     StoreIncompleteError,
     StoreNotFoundError,
 )
+from readers.store.layout import UPDATE_CACHE_NAME
 from readers.store.manifest import read_manifest
 
 # The cases say how many loader workers there are, whatever the cores.
@@ -97,7 +98,11 @@ def built(raw: Path, out: Path, *options: str) -> Path:
 
 
 def contents(path: Path) -> dict[str, bytes]:
-    return {entry.name: entry.read_bytes() for entry in path.iterdir()}
+    return {
+        entry.name: entry.read_bytes()
+        for entry in path.iterdir()
+        if entry.name != UPDATE_CACHE_NAME
+    }
 
 
 def check_nothing_opens(path: Path) -> None:

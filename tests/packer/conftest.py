@@ -16,6 +16,7 @@ from PIL import Image
 
 from packer.build import build
 from packer.recipe import Recipe
+from readers.store.layout import UPDATE_CACHE_NAME
 
 SIZE = (24, 16)  # Width and height of a drawn picture.
 
@@ -84,8 +85,12 @@ def shards(raw: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def contents() -> Callable[[Path], dict[str, bytes]]:
-    """All files of a store, by name."""
-    return lambda path: {entry.name: entry.read_bytes() for entry in path.iterdir()}
+    """All files of a store, by name, but for the one that is no part of it."""
+    return lambda path: {
+        entry.name: entry.read_bytes()
+        for entry in path.iterdir()
+        if entry.name != UPDATE_CACHE_NAME
+    }
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,6 @@ from packer.errors import (
     SourceError,
     TargetExistsError,
     TooManyRejectsError,
-    WorkerError,
 )
 from packer.recipe import Recipe
 from packer.sources import SourceOptions
@@ -62,11 +61,12 @@ def test_class_folders_are_stored_pixel_for_pixel(raw, store, class_names):
         assert sample["transform"].tolist() == [[1, 0, 0], [0, 1, 0]]
     manifest = read_manifest(store)
     assert manifest.classes == ("ant", "bee", "cat")
-    assert manifest.statistics == {"class_counts": [4, 4, 4]}
+    assert manifest.statistics["class_counts"] == [4, 4, 4]
     assert sorted(p.name for p in store.iterdir()) == [
         "manifest.json",
         "rejects.jsonl",
         "shard-00000.lmdb",
+        "update-cache",
     ]
 
 
@@ -428,22 +428,26 @@ def child_processes() -> list[int]:
     return [int(pid) for pid in Path(children).read_text().split()]
 
 
-def test_a_killed_worker_is_named_with_its_shard(tmp_path, raw, many_shards, shards, contents):
-    """As the kernel does when memory runs out; a rerun keeps what was finished."""
+def test_a_killed_worker_is_reported_and_replaced(tmp_path, raw, many_shards, shards, contents):
+    """As the kernel does when memory runs out: the store is the same, and says nothing of it."""
     out = tmp_path / "out.lmdb"
     others = child_processes()
+    killed = []
 
     def kill_worker(step):
-        if step is Step.SHARD_FINISHED:
-            for pid in set(child_processes()) - set(others):
+        if step is Step.SHARD_FINISHED and not killed:
+            killed.extend(set(child_processes()) - set(others))
+            for pid in killed:
                 os.kill(pid, 9)
 
-    with pytest.raises(WorkerError, match="worker of shard 1 was killed by signal 9"):
-        build(raw, out, many_shards, worker_count=1, on_step=kill_worker)
+    report = build(raw, out, many_shards, worker_count=1, on_step=kill_worker)
+    assert len(killed) == 1
     assert set(child_processes()) == set(others)
-    report = build(raw, out, many_shards, worker_count=1)
-    assert report.kept_shard_count == 1
     assert contents(out) == contents(shards)
+    # It may have died before it was given its next shard; then there is nothing to tell.
+    for note in report.notes[len(read_manifest(out).source.notes) :]:
+        assert "a build worker died while" in note
+        assert "tried again" in note
 
 
 def test_a_signal_to_a_worker_alone_is_not_its_end(tmp_path, raw, many_shards, shards, contents):

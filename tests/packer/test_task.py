@@ -30,6 +30,7 @@ def prepared(tmp_path, draw_tree):
                 root=os.fsencode(tree),
                 schema=plan.schema.as_builtins(),
                 recipe=plan.recipe.as_dict(),
+                names=plan.names,
                 stops_at_reject=stops_at_reject,
             )
         )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
 import os
+import re
 import shutil
 import signal
 import socket
@@ -205,6 +207,37 @@ def test_dying_while_a_store_is_replaced_leaves_the_old_or_the_new(
     assert seen == sorted(seen)
     assert seen[0] is False
     assert seen[-1] is True
+
+
+def test_dying_while_a_store_is_replaced_by_renames_loses_neither(
+    tmp_path, raw, many_shards, store, shards, contents, finished_shards
+):
+    """Where names cannot be exchanged, there is a moment without a store; never half of one."""
+    out = tmp_path / "out.lmdb"
+    seen = set()
+    for number in itertools.count():
+        copy_of(store, out)
+        copy_of(finished_shards, Workspace.of(out).folder)
+
+        def work(number=number):
+            ctypes.CDLL = lambda *arguments, **options: None  # It has no renameat2.
+            die_before_call(number)
+            build(raw, out, many_shards, worker_count=1, overwrite=True)
+
+        status = exit_status_of(work)
+        now = contents(out) if out.exists() else {}
+        assert now in ({}, contents(store), contents(shards))
+        seen.add(len(now))
+        if status == 0:
+            break
+        assert status == DIED
+        if not now:
+            assert contents(Workspace.of(out).folder / "store.replaced") == contents(store)
+        if Workspace.of(out).folder.exists():
+            build(raw, out, many_shards, worker_count=1, overwrite=True)
+        assert contents(out) == contents(shards)
+        assert list(tmp_path.iterdir()) == [out]
+    assert seen == {0, len(contents(store)), len(contents(shards))}
 
 
 def test_dying_while_another_build_is_discarded_mixes_nothing(
@@ -489,8 +522,8 @@ def test_a_signal_ends_a_build_and_all_its_workers(
     assert running.returncode == status
     assert said == ""
     if number != signal.SIGKILL:
-        last = "Stopped. Finished shards are kept: run the same command to go on."
-        assert errors.strip() == last
+        last = r"Stopped\. \d of \d+ shards? finished and kept: run the same command to go on\."
+        assert re.fullmatch(last, errors.strip())
     wait_until(lambda: not processes_with(str(out)), "the workers to end")
     with pytest.raises(StoreIncompleteError):
         read_manifest(out)
@@ -516,3 +549,30 @@ def test_a_build_killed_at_any_moment_can_be_finished(
         build(raw, out, many_shards)
     assert contents(out) == contents(shards)
     assert list(tmp_path.iterdir()) == [out]
+
+
+def test_what_is_no_finished_shard_is_not_published(tmp_path, raw, many_shards, shards, contents):
+    """Half a copy of a killed worker, and a shard that was made before and is not of this store."""
+    out = tmp_path / "out.lmdb"
+
+    def leave(step):
+        if step is Step.SHARDS_FINISHED:
+            for name in ("shard-00001.lmdb.partial", "shard-00009.lmdb"):
+                (Workspace.of(out).store / name).write_bytes(b"left behind")
+
+    build(raw, out, many_shards, worker_count=1, on_step=leave)
+    assert contents(out) == contents(shards)
+
+
+def test_a_stopped_build_says_what_is_kept(tmp_path, raw, many_shards):
+    """Finished shards of all runs, of how many."""
+    out = tmp_path / "out.lmdb"
+    nothing = "No shard was begun and nothing is left behind: run the same command again."
+    assert Workspace.of(out).describe_kept() == nothing
+    exit_status_of(
+        lambda: build(
+            raw, out, many_shards, worker_count=1, on_step=die_at_step(Step.SHARD_FINISHED, 2)
+        )
+    )
+    kept = Workspace.of(out).describe_kept()
+    assert kept == "2 of 4 shards finished and kept: run the same command to go on."
