@@ -8,6 +8,7 @@ from typing import Any
 from packer.plan import BuildPlan, library_versions
 from packer.rejects import Rejects
 from packer.sources.walk import readable_path
+from packer.statistics import statistics
 from packer.wording import count_text
 from packer.workspace import TaskReport
 from readers.store.manifest import FormatVersion, Manifest, SourceInfo
@@ -24,9 +25,9 @@ def make_manifest(plan: BuildPlan, reports: Sequence[TaskReport], rejects: Rejec
     scan = plan.scan
     labels, splits = _sum(r.label_counts for r in reports), _sum(r.split_counts for r in reports)
     shards = tuple(report.shard for report in reports if report.shard is not None)
-    statistics: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     if scan.classes:
-        statistics["class_counts"] = [labels.get(n, 0) for n in range(len(scan.classes))]
+        facts["class_counts"] = [labels.get(n, 0) for n in range(len(scan.classes))]
     return Manifest(
         format=FormatVersion(),
         schema=plan.schema,
@@ -44,8 +45,9 @@ def make_manifest(plan: BuildPlan, reports: Sequence[TaskReport], rejects: Rejec
             notes=(*scan.notes, *_frame_notes(reports), *_overhang_notes(reports)),
             annotations=_annotation_counts(reports, rejects),
             choices=scan.choices,
+            options=scan.options,
         ),
-        statistics=statistics,
+        statistics=facts | statistics(report.tally for report in reports),
         versions=library_versions(),
     )
 

@@ -34,7 +34,9 @@ class FitPlan:
     affine: Affine
 
 
-def plan_fit(width: int, height: int, size: int | None, fit: Fit) -> FitPlan:
+def plan_fit(
+    width: int, height: int, size: int | None, fit: Fit, max_side: int | None = None
+) -> FitPlan:
     """How an upright picture of width x height pixels comes to `size` in the way of `fit`.
 
     Sides are rounded to the nearest pixel, halves up, and are at least 1. Where an odd number of
@@ -45,11 +47,17 @@ def plan_fit(width: int, height: int, size: int | None, fit: Fit) -> FitPlan:
         height: In pixels, at least 1.
         size: Side in pixels that `fit` is about. None keeps the picture as it is.
         fit: See `Recipe`.
+        max_side: Longest side that the result may have, in pixels; at least `size`.
 
     Raises:
         ValueError: A side or the size is below 1, or `fit` is unknown.
     """
-    for name, value in (("width", width), ("height", height), ("size", size)):
+    for name, value in (
+        ("width", width),
+        ("height", height),
+        ("size", size),
+        ("max_side", max_side),
+    ):
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1 pixel; got {value!r}")
     if size is None:
@@ -66,6 +74,9 @@ def plan_fit(width: int, height: int, size: int | None, fit: Fit) -> FitPlan:
         resized = final = (size, size)
     else:
         raise ValueError(f"fit must be one of short, long, letterbox, stretch, crop; got {fit!r}")
+    if max_side is not None and max(final) > max_side:
+        # Only where the picture is not made a square: the size of one is at most this.
+        resized = final = _scaled(width, height, max_side, max(width, height))
     offset = _middle(resized[0], final[0]), _middle(resized[1], final[1])
     return FitPlan(resized, offset, final, fit_affine((width, height), resized, offset))
 

@@ -43,7 +43,7 @@ def describe(path: str | Path) -> str:
         f"format {manifest.format.major}.{manifest.format.minor}",
         f"source: {source.format}, found {source.found_count:,}, rejected {source.reject_count:,}, "
         f"ignored {sum(source.ignored.values()):,}",
-        "recipe: " + ", ".join(f"{name}={value}" for name, value in manifest.recipe.items()),
+        "recipe: " + ", ".join(f"{name}={v}" for name, v in manifest.recipe.items() if _is_set(v)),
         "fields:",
         *(f"  {field.name:<16}{_describe_field(field)}" for field in manifest.schema.fields),
     ]
@@ -77,3 +77,8 @@ def _describe_classes(manifest: Manifest) -> str:
     ]
     more = f", and {len(manifest.classes) - 20:,} more" if len(manifest.classes) > 20 else ""
     return ", ".join(shown) + more
+
+
+def _is_set(setting: object) -> bool:
+    """Whether a setting of a recipe says anything: most are about one policy alone."""
+    return setting is not None and setting is not False and setting != []

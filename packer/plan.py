@@ -7,30 +7,35 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.geometry import plan_fit
-from packer.recipe import Recipe
+from packer.arrange import arranged
+from packer.estimate import CHANNEL_COUNTS, Estimator, recipe_for_target, store_bytes
+from packer.recipe import ImagePolicy, Recipe
 from packer.sources.items import RawItem, Scan
-from readers.store.decode import read_header
-from readers.store.errors import ImageError
-from readers.store.schema import Field, Schema
+from readers.store.layout import shard_name
+from readers.store.schema import Field, ImageCodec, Schema
 
-CHANNEL_COUNTS = {"rgb": 3, "gray": 1, "rgba": 4, "unchanged": None}
+IMAGE_CODECS: dict[ImagePolicy, ImageCodec] = {
+    "raw": "raw",
+    "smart": "mixed",
+    "proportion": "mixed",
+    "jpeg": "original",
+    "png": "original",
+    "webp": "original",
+    "original": "original",
+}
+"""What the format calls how images are stored under each policy."""
 
 SHARD_COUNT_AIM = 64
 """A store that would have fewer shards is cut finer, so that many build workers have work."""
 
 SHARD_BYTES_LEAST = 16 * 2**20
 """... but no finer than this: a shard costs an open, and up to one page of waste in each tree."""
-
-_PROBE_COUNT = 200
-_RECORD_OVERHEAD_BYTES = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +47,9 @@ class BuildPlan:
         scan: What the source found.
         schema: The fields of a sample.
         cuts: (first, end) of each shard's items.
+        names: File name of each shard.
+        record_bytes: Estimated size of each item's record, int64.
+        shard_bytes: A shard is cut before it is estimated to grow past this.
         byte_count: Estimated size of the store.
         source_sha256: Digest over key, size and values of every raw item, in hex.
         state_sha256: The same with the times of their last change: whether a build can go on.
@@ -51,6 +59,9 @@ class BuildPlan:
     scan: Scan
     schema: Schema
     cuts: tuple[tuple[int, int], ...]
+    names: tuple[str, ...]
+    record_bytes: NDArray[np.int64]
+    shard_bytes: int
     byte_count: int
     source_sha256: str
     state_sha256: str
@@ -63,7 +74,7 @@ class BuildPlan:
             "raw data": self.state_sha256,
             "schema": self.schema.as_builtins(),
             "library versions": library_versions(),
-            "shards": [list(cut) for cut in self.cuts],
+            "shards": [[name, *cut] for name, cut in zip(self.names, self.cuts, strict=True)],
         }
 
 
@@ -75,52 +86,64 @@ def library_versions() -> dict[str, str]:
 def make_schema(scan: Scan, recipe: Recipe) -> Schema:
     """The fields of a sample of a build."""
     channel_count = CHANNEL_COUNTS[recipe.mode]
-    is_square = recipe.size is not None and recipe.fit in ("letterbox", "stretch", "crop")
-    side = recipe.size if is_square else None
+    side = recipe.square_side
     image = Field(
         name="image",
         kind="image",
         dtype=None if recipe.mode == "unchanged" else "uint8",
         shape=(side, side, channel_count),
-        codec=recipe.image,
-        mode=recipe.mode if recipe.image == "original" else None,
+        codec=IMAGE_CODECS[recipe.image],
+        mode=None if recipe.image == "raw" else recipe.mode,
     )
     return Schema(
         (
             Field(name="key", kind="text"),
             image,
-            *(_stored_field(field, side) for field in scan.fields),
+            *(_stored_field(field, side, recipe) for field in scan.fields),
             Field(name="original_size", kind="array", dtype="int32", shape=(2,)),
             Field(name="transform", kind="array", dtype="float32", shape=(2, 3)),
         )
     )
 
 
-def _stored_field(field: Field, side: int | None) -> Field:
-    """A source's field as it is stored: a mask has the size of the images."""
+def _stored_field(field: Field, side: int | None, recipe: Recipe) -> Field:
+    """A source's field as it is stored: a mask has the images' size, and loses no id."""
     if field.kind != "mask":
         return field
-    return msgspec.structs.replace(field, shape=(side, side))
+    codec: ImageCodec | None = None if recipe.image == "raw" else "png"
+    return msgspec.structs.replace(field, shape=(side, side), codec=codec)
 
 
 def make_plan(scan: Scan, recipe: Recipe) -> BuildPlan:
-    """Cut the items of a scan into shards."""
-    sizes = estimate_record_bytes(scan, recipe)
+    """Cut the items of a scan into shards.
+
+    Raises:
+        SourceError: Nothing is left of what the recipe chooses, or it cannot be split.
+        BuildError: Nothing fits into the recipe's budget.
+    """
+    scan = arranged(scan, recipe)
+    estimator = Estimator(scan)
+    recipe = recipe_for_target(scan, recipe, lambda one: store_bytes(estimator.record_bytes(one)))
+    sizes = estimator.record_bytes(recipe)
     total = int(sizes.sum())
-    limit = max(SHARD_BYTES_LEAST, total // SHARD_COUNT_AIM)
+    limit = min(max(SHARD_BYTES_LEAST, total // SHARD_COUNT_AIM), recipe.shard_bytes_max)
+    cuts = cut_items(sizes, limit)
     state, source = _digests(scan.items)
     return BuildPlan(
         recipe=recipe,
         scan=scan,
         schema=make_schema(scan, recipe),
-        cuts=_cuts(sizes, min(limit, recipe.shard_bytes_max)),
-        byte_count=total,
+        cuts=cuts,
+        names=tuple(map(shard_name, range(len(cuts)))),
+        record_bytes=sizes,
+        shard_bytes=limit,
+        byte_count=store_bytes(sizes),
         source_sha256=source,
         state_sha256=state,
     )
 
 
-def _cuts(sizes: NDArray[np.int64], bytes_max: int) -> tuple[tuple[int, int], ...]:
+def cut_items(sizes: NDArray[np.int64], bytes_max: int) -> tuple[tuple[int, int], ...]:
     """(first, end) of runs of items whose sizes add up to at most `bytes_max`, or of one item."""
     ends = np.cumsum(sizes)
     cuts: list[tuple[int, int]] = []
@@ -145,72 +168,6 @@ def _digests(items: Sequence[RawItem]) -> tuple[str, str]:
         times = {name: (file.path, file.mtime_ns) for name, file in item.masks.items()}
         state.update(encoder.encode((item.path, item.mtime_ns, item.member, times)))
     return state.hexdigest(), source.hexdigest()
-
-
-def estimate_record_bytes(scan: Scan, recipe: Recipe) -> NDArray[np.int64]:
-    """Bytes that each item's record will take, about, as int64.
-
-    Exact but for a few bytes where every record is as long as the others or keeps its file's bytes.
-    Otherwise from the headers of up to 200 items, evenly spaced.
-    """
-    items = scan.items
-    count = len(items)
-    file_bytes = np.fromiter((item.byte_count for item in items), np.int64, count)
-    other_bytes = _RECORD_OVERHEAD_BYTES + np.fromiter(
-        (len(item.annotations) for item in items), np.int64, count
-    )
-    mask_bytes = sum(
-        np.dtype(field.dtype).itemsize for field in scan.fields if field.kind == "mask"
-    )
-    pixel_bytes = mask_bytes
-    if recipe.image == "original":
-        if not mask_bytes:
-            return file_bytes + other_bytes
-        other_bytes += file_bytes
-    else:
-        pixel_bytes += CHANNEL_COUNTS[recipe.mode] or 3
-    return _pixel_counts(scan, recipe, file_bytes) * pixel_bytes + other_bytes
-
-
-def _pixel_counts(scan: Scan, recipe: Recipe, file_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Pixels of each item's image as it will be stored, about."""
-    items = scan.items
-    if recipe.size is not None and recipe.fit in ("letterbox", "stretch", "crop"):
-        return np.full(len(items), recipe.size**2, np.int64)
-    probes = [
-        items[i]
-        for i in np.linspace(0, max(0, len(items) - 1), min(len(items), _PROBE_COUNT), dtype=int)
-        if items[i].member is None
-    ]
-    found = [
-        (item.byte_count, pixels)
-        for item in probes
-        if (pixels := _stored_pixels(item, scan.root, recipe)) is not None
-    ]
-    if recipe.size is not None:
-        # A side is given, so the size does not depend on the file's.
-        mean = np.mean([pixels for _, pixels in found]) if found else float(recipe.size**2)
-        return np.full(len(items), int(mean), np.int64)
-    # Pixels for each byte of a file; 8 is that of a JPEG of middling quality.
-    rate = sum(p for _, p in found) / max(1, sum(b for b, _ in found)) if found else 8.0
-    return (file_bytes * rate).astype(np.int64)
-
-
-def _stored_pixels(item: RawItem, root: Path, recipe: Recipe) -> int | None:
-    """Pixels of the image as it will be stored; None when the file cannot be read."""
-    try:
-        data = (root / Path(_text(item.path))).read_bytes()
-        header = read_header(data, pixels_max=recipe.pixels_max)
-    except (OSError, ImageError):
-        return None
-    if recipe.size is None:
-        return header.width * header.height
-    width, height = plan_fit(header.width, header.height, recipe.size, recipe.fit).final
-    return width * height
-
-
-def _text(path: bytes) -> str:
-    return path.decode("utf-8", "surrogateescape")
 
 
 def facts_that_differ(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:

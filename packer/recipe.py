@@ -6,26 +6,64 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 Fit = Literal["short", "long", "letterbox", "stretch", "crop"]
-ImagePolicy = Literal["raw", "original"]
+ImagePolicy = Literal["raw", "jpeg", "png", "webp", "original", "smart", "proportion"]
 ColorMode = Literal["rgb", "gray", "rgba", "unchanged"]
+Scaling = Literal["fast", "exact"]
 
 SHARD_BYTES_MIN = 1 * 2**20
+
+SQUARE_FITS = ("letterbox", "stretch", "crop")
+"""Under these all images have the same size."""
+
+LOSSY_POLICIES = ("jpeg", "webp", "smart", "proportion")
+"""Those that `quality` is about."""
+
+QUALITY = 90
+RAW_BELOW_BYTES = 2**18
+"""Pixels of 256 x 341 in colour, a photo whose short side is 256, are just below."""
+
+RAW_SHARE = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """Every setting that changes what a store holds. The defaults are the command line's.
 
+    A setting that its policy has no use for must be None; one that is None and of use takes the
+    default that is named here.
+
     Args:
         size: Side in pixels that `fit` is about. None keeps each image's own size.
         fit: How an image comes to `size`. "short" and "long" scale that side and keep the aspect;
             "letterbox" scales the long side and pads with gray 114 to a square; "stretch" makes a
             square of it; "crop" scales the short side and cuts the middle square.
-        image: "raw" stores decoded pixels, "original" the file's own bytes.
+        max_side: Longest side in pixels that an image may have; a larger one is scaled down to it.
+        scaling: How images are scaled down. "exact" averages all pixels of the file that a stored
+            one covers. "fast" lets JPEG's decoder and a supersampled average do most of it, at half
+            the cost; see `packer.scaling` for how near it comes.
+        image: How images are stored. "raw": decoded pixels. "jpeg", "png", "webp": files of that
+            kind. "original": the raw file's own bytes. "smart": raw up to `raw_below` bytes, else
+            JPEG. "proportion": raw for `raw_share` of the images, else JPEG. A raw file that needs
+            no change is stored byte for byte under all of them but "raw".
+        quality: Of JPEG and WebP, in [1, 100]. Default: 90.
+        raw_share: Share of images that "proportion" stores raw, in [0, 1]. Default: 0.5.
+        raw_below: Bytes of pixels up to which "smart" stores them raw. Default: 256 KiB.
+        target_bytes: Size that the store is to have at most. The plan then chooses `image`,
+            `quality` (from the one given here downwards) and `raw_share`, and this becomes None.
         mode: Colour of the stored pixels. "unchanged" keeps channels and bit depth.
         shard_bytes_max: A shard is closed before it is estimated to grow past this.
         pixels_max: An image whose header declares more pixels is rejected undecoded.
         clip_boxes: Cut boxes off at the border of their picture, rather than keep them as they are.
+        include: Shell patterns of keys; images that match none are left out. Empty takes all. A `*`
+            matches slashes too.
+        exclude: Shell patterns of keys; images that match one are left out.
+        limit: How many images to keep, drawn by their keys.
+        splits: (name, share) of each split, the shares adding up to 1. An image's split is drawn by
+            its key, so it stays when images are added. Empty keeps the raw data's own.
+        stratify: Give each class its share of `splits` and `limit` exactly, as far as whole images
+            go; then some images move when others are added.
+        shuffle: Seed of the order in which samples are stored, so that reading in order is random.
+            None keeps the source's order.
 
     Raises:
         ValueError: A setting is out of its range, or two contradict each other.
@@ -33,24 +71,40 @@ class Recipe:
 
     size: int | None = None
     fit: Fit = "short"
+    max_side: int | None = None
+    scaling: Scaling = "fast"
     image: ImagePolicy = "raw"
+    quality: int | None = None
+    raw_share: float | None = None
+    raw_below: int | None = None
+    target_bytes: int | None = None
     mode: ColorMode = "rgb"
     shard_bytes_max: int = 2**30
     pixels_max: int = 2**28
     clip_boxes: bool = False
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    limit: int | None = None
+    splits: tuple[tuple[str, float], ...] = ()
+    stratify: bool = False
+    shuffle: int | None = None
 
     def __post_init__(self) -> None:
-        for name, choices in (("fit", Fit), ("image", ImagePolicy), ("mode", ColorMode)):
+        for name, choices in (
+            ("fit", Fit),
+            ("scaling", Scaling),
+            ("image", ImagePolicy),
+            ("mode", ColorMode),
+        ):
             if getattr(self, name) not in get_args(choices):
                 known = ", ".join(get_args(choices))
                 raise ValueError(f"{name} must be one of {known}; got {getattr(self, name)!r}")
-        if self.size is not None and not 1 <= self.size <= 65_535:
-            raise ValueError(f"size must be in [1, 65536) pixels; got {self.size!r}")
-        if self.size is not None and self.image == "original":
-            raise ValueError(
-                f"size={self.size!r} changes the pixels, but image='original' keeps the file's own "
-                "bytes; drop the size, or use image='raw'"
-            )
+        for name in ("include", "exclude"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        object.__setattr__(self, "splits", tuple((name, share) for name, share in self.splits))
+        self._check_sizes()
+        self._check_choice()
+        self._check_policy()
         if self.shard_bytes_max < SHARD_BYTES_MIN:
             raise ValueError(
                 f"shard_bytes_max must be at least {SHARD_BYTES_MIN} (1MiB); "
@@ -59,6 +113,77 @@ class Recipe:
         if self.pixels_max < 1:
             raise ValueError(f"pixels_max must be at least 1; got {self.pixels_max!r}")
 
+    def _check_sizes(self) -> None:
+        for name in ("size", "max_side"):
+            side = getattr(self, name)
+            if side is not None and not 1 <= side <= 65_535:
+                raise ValueError(f"{name} must be in [1, 65536) pixels; got {side!r}")
+            if side is not None and self.image == "original":
+                raise ValueError(
+                    f"{name}={side!r} changes the pixels, but image='original' keeps the file's "
+                    f"own bytes; drop the {name}, or use image='jpeg' or 'raw'"
+                )
+        if self.size is not None and self.max_side is not None and self.max_side < self.size:
+            raise ValueError(f"max_side={self.max_side!r} is below size={self.size!r}; drop one")
+
+    def _check_choice(self) -> None:
+        if self.limit is not None and self.limit < 1:
+            raise ValueError(f"limit must be at least 1; got {self.limit!r}")
+        if self.shuffle is not None and not 0 <= self.shuffle < 2**64:
+            raise ValueError(f"shuffle must be in [0, 2**64); got {self.shuffle!r}")
+        if self.stratify and not (self.splits or self.limit):
+            raise ValueError("stratify=True is about splits or limit; give one of them, or drop it")
+        names, shares = [n for n, _ in self.splits], [s for _, s in self.splits]
+        is_twice = len(set(names)) < len(names) or "" in names
+        if self.splits and (is_twice or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-6):
+            raise ValueError(
+                f"splits must be different names with shares above 0 that add up to 1; "
+                f"got {dict(self.splits)!r}"
+            )
+        if len(self.splits) > 255:
+            raise ValueError(f"splits must be at most 255; got {len(self.splits)}")
+
+    def _check_policy(self) -> None:
+        """See that the policy's settings fit it, and give those that it needs their defaults."""
+        chooses = self.target_bytes is not None
+        if chooses and (self.image != "raw" or self.raw_share is not None):
+            raise ValueError(
+                "target_bytes chooses image and raw_share by itself; drop them, or target_bytes"
+            )
+        if chooses and self.target_bytes is not None and self.target_bytes < 1:
+            raise ValueError(f"target_bytes must be at least 1; got {self.target_bytes!r}")
+        for name, default, policies in (
+            ("quality", QUALITY, LOSSY_POLICIES),
+            ("raw_share", RAW_SHARE, ("proportion",)),
+            ("raw_below", RAW_BELOW_BYTES, ("smart",)),
+        ):
+            is_of_use = self.image in policies or (chooses and name == "quality")
+            if getattr(self, name) is None and is_of_use:
+                object.__setattr__(self, name, default)
+            elif getattr(self, name) is not None and not is_of_use:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} is of no use with image={self.image!r}; "
+                    f"it is for {', '.join(policies)}"
+                )
+        if self.quality is not None and not 1 <= self.quality <= 100:
+            raise ValueError(f"quality must be in [1, 100]; got {self.quality!r}")
+        if self.raw_share is not None and not 0 <= self.raw_share <= 1:
+            raise ValueError(f"raw_share must be in [0, 1]; got {self.raw_share!r}")
+        if self.raw_below is not None and self.raw_below < 0:
+            raise ValueError(f"raw_below must be at least 0; got {self.raw_below!r}")
+        if self.mode == "rgba" and (self.image in ("jpeg", "smart", "proportion") or chooses):
+            raise ValueError(
+                "mode='rgba' needs a kind of file with alpha, and JPEG has none; use image='webp', "
+                "'png' or 'raw', or mode='rgb'"
+            )
+
+    @property
+    def square_side(self) -> int | None:
+        """Side of all images, where they are squares of one size."""
+        return self.size if self.fit in SQUARE_FITS else None
+
     def as_dict(self) -> dict[str, Any]:
         """The settings by name, as the manifest keeps them."""
-        return asdict(self)
+        found = asdict(self)
+        found |= {name: list(found[name]) for name in ("include", "exclude")}
+        return found | {"splits": [list(pair) for pair in self.splits]}

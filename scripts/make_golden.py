@@ -30,7 +30,7 @@ from readers.store.manifest import (
     publish_manifest,
     write_synced,
 )
-from readers.store.polygons import Polygons, Runs
+from readers.store.polygons import Outline, Polygons, Runs
 from readers.store.record import RecordLayout
 from readers.store.schema import ITEM_DTYPES, Field, Schema
 from readers.store.shard import ShardWriter
@@ -56,10 +56,20 @@ SCHEMA = Schema(
             mode="rgb",
         ),
         Field(name="scan", kind="image", shape=(None,) * 3, codec="original", mode="unchanged"),
+        Field(
+            name="either",
+            kind="image",
+            dtype="uint8",
+            shape=(None, None, 3),
+            codec="mixed",
+            mode="rgb",
+        ),
         Field(name="label", kind="label", dtype="int64", names=CLASSES),
         Field(name="split", kind="scalar", dtype="uint8", names=SPLITS),
         Field(name="mask", kind="mask", dtype="uint8", shape=(6, 4), names=CLASSES, ignore=255),
         Field(name="any_mask", kind="mask", dtype="int32", shape=(None, None)),
+        Field(name="png_mask", kind="mask", dtype="uint8", shape=(6, 4), codec="png"),
+        Field(name="png_ids", kind="mask", dtype="int32", shape=(None, None), codec="png"),
         Field(name="boxes", kind="boxes", dtype="float32", shape=(None, 4)),
         Field(name="labels", kind="label", dtype="int64", shape=(None,), names=CLASSES),
         Field(
@@ -123,7 +133,12 @@ def make_golden(folder: Path) -> None:
             annotations={"found": 7, "stored": 6, "rejected": 1},
             choices={"voc_origin": "1"},
         ),
-        statistics={"class_counts": [2, 2, 1]},
+        statistics={
+            "class_counts": [2, 2, 1],
+            "channel_mean": [0.25, 0.5, 0.125],
+            "channel_std": [0.25, 0.25, 0.0],
+            "sizes": {"edges": [0, 64], "original": [4, 1], "stored": [5, 0]},
+        },
         versions={"lmdb": version("lmdb")},
     )
     publish_manifest(store, manifest)
@@ -155,6 +170,13 @@ def golden_values(number: int) -> dict[str, Any]:
         "split": int(number > 2),
         "mask": counted((6, 4), "uint8", number) % 3,
         "any_mask": counted((1 + number, 2), "int32", number) - 100,
+        "either": (
+            _original(*_pictures(number)["photo"])
+            if number % 2
+            else counted((1 + number, 5, 3), "uint8", number)
+        ),
+        "png_mask": counted((6, 4), "uint8", number),
+        "png_ids": counted((1 + number, 3), "int32", number) * 65_537,
         "boxes": counted((number % 3, 4), "float32", number) / np.float32(8),
         "labels": counted((number % 3,), "int64", number) % 3,
         "keypoints": counted((number % 3, 2, 3), "float32", number) / np.float32(8),
@@ -178,12 +200,15 @@ def _outlines(number: int) -> Polygons:
     """As many objects as boxes: one of two polygons, one of runs, one of nothing."""
     parts = (counted((3, 2), "float64", number) / 7, counted((5, 2), "float64", number + 1) / 3)
     runs = Runs(np.array([number, 20 - number, 4], np.uint32))
-    return Polygons([parts, runs, ()][: number % 3], 4, 6)
+    outlines: list[Outline] = [parts, runs, ()]
+    return Polygons(outlines[: number % 3], 4, 6)
 
 
 def expected_values(number: int) -> dict[str, Any]:
     """What the fields of one sample must be read as: pixels in place of pictures."""
     decoded = {name: _decoded(*picture) for name, picture in _pictures(number).items()}
+    if number % 2:
+        decoded["either"] = decoded["photo"]
     return golden_values(number) | decoded
 
 

@@ -3,41 +3,51 @@
 The comparison's driver imports this file and calls `write`, `make_loader` and `open_random`; it
 brings the workloads (see `SUPPORTS`) and times everything.
 
-What `packer build` can compile is built by it. Data that is no folder of images (arrays, boxes) is
-written with the same writer, since no source reads it yet.
+Each function imports what it needs, since the driver times the first call of each with its imports:
+building needs no torch, and reading single samples neither torch nor the packer. What lies in files
+is built as the command line does it. Arrays are written with the same writer.
 """
 
 from __future__ import annotations
 
-import importlib
+import operator
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from packer import Recipe, build
-from readers import LMDBDataset
-from readers import make_loader as make_our_loader
-from readers.ops import RandomFlip, RandomResizedCrop
 from readers.store.layout import shard_name
 from readers.store.manifest import FormatVersion, Manifest, SourceInfo, publish_manifest
 from readers.store.record import RecordLayout
+from readers.store.samples import Samples
 from readers.store.schema import Field, Schema
-from readers.store.shard import ShardWriter
 
-SUPPORTS = {"w1": ["jpg", "raw256"], "w2": ["raw"], "w3": ["raw640"], "w4": ["bytes"]}
+SUPPORTS = {
+    "w1": ["jpg", "raw256", "jpg256"],
+    "w2": ["raw"],
+    "w3": ["jpg", "raw640"],
+    "w4": ["bytes"],
+}
 
-_RECIPES = {"jpg": Recipe(image="original"), "raw256": Recipe(size=256)}
+_RECIPES: dict[tuple[str, str], dict[str, Any]] = {
+    ("w1", "jpg"): {"image": "original"},
+    ("w1", "raw256"): {"size": 256},
+    ("w1", "jpg256"): {"size": 256, "image": "jpeg"},
+    ("w3", "jpg"): {"image": "original"},
+    ("w3", "raw640"): {"size": 640, "fit": "letterbox"},
+}
 _SHARD_COUNT = 8
 
 
 def write(raw: str, store: str, w: str, v: str, workers: int) -> dict[str, Any]:
     """Build the store of one workload."""
     out = f"{store}/store.lmdb"
-    if w == "w1" and v in _RECIPES:
+    if (w, v) in _RECIPES:
+        from packer import Recipe, build
+
         # What the command line calls.
-        build(f"{raw}/w1", out, _RECIPES[v], worker_count=workers)
+        build(f"{raw}/{w}", out, Recipe(**_RECIPES[w, v]), worker_count=workers)
     elif w == "w2":
         images, labels = np.load(f"{raw}/w2/images.npy"), np.load(f"{raw}/w2/labels.npy")
         schema = _schema(_image(32), Field(name="label", kind="label", dtype="int64"))
@@ -51,20 +61,6 @@ def write(raw: str, store: str, w: str, v: str, workers: int) -> dict[str, Any]:
         _write_store(
             out, schema, len(labels), lambda i: {"payload": payloads[i], "label": labels[i]}
         )
-    elif w == "w3" and v == "raw640":
-        # The comparison's own module, beside its driver.
-        samples = importlib.import_module("common").Prep(raw, w, v)
-        schema = _schema(
-            _image(640),
-            Field(name="boxes", kind="array", dtype="float32", shape=(None, 4)),
-            Field(name="labels", kind="array", dtype="int64", shape=(None,)),
-        )
-
-        def sample(i: int) -> dict[str, Any]:
-            image, boxes, labels = samples[i]
-            return {"image": image, "boxes": boxes, "labels": labels}
-
-        _write_store(out, schema, len(samples), sample)
     else:
         raise ValueError(f"{w} {v}: not supported yet; {SUPPORTS}")
     return {}
@@ -81,6 +77,8 @@ def _schema(*fields: Field) -> Schema:
 def _write_store(
     out: str, schema: Schema, count: int, sample: Callable[[int], dict[str, Any]]
 ) -> None:
+    from readers.store.shard import ShardWriter
+
     folder = Path(out)
     folder.mkdir()
     layout, shards = RecordLayout.of(schema), []
@@ -119,17 +117,24 @@ class _Batches:
 
 def make_loader(store: str, raw: str, w: str, v: str, batch: int, workers: int) -> _Batches:
     """A shuffled loader over a store that `write` made."""
+    from readers import LMDBDataset
+    from readers import make_loader as make_our_loader
+    from readers.ops import Letterbox, RandomFlip, RandomResizedCrop
+
     path = f"{store}/store.lmdb"
     if w == "w3":
         dataset = LMDBDataset(path, returns=("image", "boxes", "labels"))
     else:
         dataset = LMDBDataset(path, returns=("image", "label"))
-    ops = (RandomResizedCrop(224), RandomFlip()) if w == "w1" else ()
+    ops: tuple[Any, ...] = (RandomResizedCrop(224), RandomFlip()) if w == "w1" else ()
+    if (w, v) == ("w3", "jpg"):
+        ops = (Letterbox(640),)
     loader = make_our_loader(dataset, batch, train=True, drop_last=False, workers=workers, ops=ops)
     return _Batches(loader)
 
 
 def open_random(store: str, w: str, v: str) -> tuple[int, Callable[[int], Any]]:
     """How many samples there are, and what reads one."""
-    dataset = LMDBDataset(f"{store}/store.lmdb", returns=("payload", "label"), image_as="numpy")
-    return len(dataset), dataset.__getitem__
+    samples = Samples(f"{store}/store.lmdb", ("payload", "label"))
+    pair = operator.itemgetter("payload", "label")
+    return len(samples), lambda index: pair(samples[index])

@@ -7,7 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from packer.containers.container import check_unchanged, open_file
-from packer.sources.hugging_face.arrow_files import ArrowBatches, arrow_errors, image_bytes_column, open_parquet
+from packer.sources.hugging_face.arrow_files import (
+    ArrowBatches,
+    arrow_errors,
+    image_bytes_column,
+    open_parquet,
+)
 from packer.sources.items import RawItem
 from readers.store.errors import ImageError
 

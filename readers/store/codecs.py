@@ -7,7 +7,9 @@ stranger's file.
 
 from __future__ import annotations
 
+import functools
 import math
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -27,10 +29,10 @@ AXIS_NAMES = ("height", "width", "channel")
 
 @dataclass(frozen=True, slots=True)
 class OriginalImage:
-    """An image as its own file's bytes, with what a reader needs to know before decoding.
+    """An image as an image file's bytes, with what a reader needs to know before decoding.
 
     Attributes:
-        data: The file's bytes.
+        data: The file's bytes: the raw file's own, or those that the build encoded.
         size: (height, width, channel) of the pixels as they are read: upright, converted.
         dtype: Element type as it is read, uint8 or uint16.
         orientation: EXIF orientation that the reader applies, in [1, 8].
@@ -46,7 +48,7 @@ class Codec(Protocol):
     """Turns one value of variable size into header items and a payload, and back.
 
     Attributes:
-        gives_views: Whether `decode` gives arrays over the payload's memory.
+        gives_views: Whether `decode` may give arrays over the payload's memory.
     """
 
     gives_views: bool
@@ -134,6 +136,82 @@ class _Original:
         return pixels
 
 
+class _Mixed:
+    """Images that are elements in some samples and an image file's bytes in others.
+
+    An orientation of 0, which no file has, tells the former.
+    """
+
+    gives_views = True
+
+    def item_names(self, field: Field) -> tuple[tuple[str, str], ...]:
+        return _ORIGINAL.item_names(field)
+
+    def encode(self, field: Field, value: Any) -> tuple[Items, bytes | memoryview]:
+        if isinstance(value, OriginalImage):
+            return _ORIGINAL.encode(field, value)
+        items, payload = _ELEMENTS.encode(field, value)
+        return (*items, 0), payload
+
+    def decode(self, field: Field, items: Items, payload: memoryview) -> NDArray[Any]:
+        if items[-1] == 0:
+            return _ELEMENTS.decode(field, items[:-1], payload)
+        return _ORIGINAL.decode(field, items, payload)
+
+
+class _PngMask:
+    """Masks as PNG files: gray of 8 bits, or of an int32 mask R + 256 G + 65536 B."""
+
+    gives_views = False
+
+    def item_names(self, field: Field) -> tuple[tuple[str, str], ...]:
+        return _ELEMENTS.item_names(field)
+
+    def encode(self, field: Field, value: Any) -> tuple[Items, bytes | memoryview]:
+        import cv2
+
+        ids = fitting_array(field, value)
+        pixels = ids
+        if ids.dtype != np.uint8:
+            if ids.size and not 0 <= ids.min() <= ids.max() < _PNG_IDS:
+                raise CodecError(f"ids in [{ids.min()}, {ids.max()}], expected [0, {_PNG_IDS})")
+            # OpenCV writes B G R.
+            pixels = ids.view(np.uint8).reshape(*ids.shape, 4)[..., 2::-1]
+        if not ids.size:
+            raise CodecError(f"a mask of shape {ids.shape} has no pixels, which a PNG must have")
+        done, data = cv2.imencode(".png", np.ascontiguousarray(pixels))
+        assert done
+        items = tuple(ids.shape[axis] for _, axis in free_axes(field))
+        return items, data.tobytes()
+
+    def decode(self, field: Field, items: Items, payload: memoryview) -> NDArray[Any]:
+        import cv2
+
+        shape, dtype = _recorded_shape(field, items)
+        height, width = shape
+        head = struct.pack(">II", height, width)
+        channels = b"\0" if dtype == "uint8" else b"\2"
+        # Before any memory is taken: the file says the size and kind that the record says.
+        found = bytes(payload[: len(_PNG_START) + 10])
+        if found != _PNG_START + head[4:] + head[:4] + b"\x08" + channels:
+            raise ImageError(f"no PNG of {width}x{height} pixels of {dtype}")
+        try:
+            pixels = cv2.imdecode(np.frombuffer(payload, np.uint8), cv2.IMREAD_UNCHANGED)
+        except cv2.error as error:
+            raise ImageError(f"the PNG of a mask is damaged: {error}") from error
+        if pixels is None or pixels.shape[:2] != (height, width):
+            raise ImageError("the PNG of a mask is damaged")
+        if dtype == "uint8":
+            return pixels
+        blue, green, red = (pixels[..., at].astype(np.int32) for at in range(3))
+        ids: NDArray[np.int32] = red | green << 8 | blue << 16
+        return ids
+
+
+_PNG_IDS = 2**24
+_PNG_START = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
+
+
 class _Polygons:
     """Outlines of objects; see `readers.store.polygons`."""
 
@@ -212,10 +290,13 @@ class _Bytes:
 
 
 _ELEMENTS = _Elements()
+_ORIGINAL = _Original()
 
 CODECS: dict[str, Codec] = {
     "raw": _ELEMENTS,
-    "original": _Original(),
+    "original": _ORIGINAL,
+    "mixed": _Mixed(),
+    "png": _PngMask(),
     "mask": _ELEMENTS,
     "label": _ELEMENTS,
     "boxes": _ELEMENTS,
@@ -229,10 +310,17 @@ CODECS: dict[str, Codec] = {
 
 
 def codec_of(field: Field) -> Codec:
-    """The codec of a field that is no scalar: images choose theirs, other kinds have one each."""
+    """The codec of a field that is no scalar: images and masks choose theirs."""
     return CODECS[field.codec or field.kind]
 
 
+@functools.cache
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """The element type's name, which numpy takes 10 us to put together each time."""
+    return dtype.name
+
+
+@functools.cache
 def little(dtype: str) -> np.dtype[Any]:
     """The element type in the format's byte order."""
     return np.dtype(dtype).newbyteorder("<")
@@ -244,8 +332,9 @@ def fitting_array(field: Field, value: Any) -> NDArray[Any]:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:  # Lists of unequal lengths.
         raise CodecError(f"no array: {error}") from error
-    _check_extents(field, array.shape, array.dtype.name)
-    return np.ascontiguousarray(array, little(array.dtype.name))
+    name = dtype_name(array.dtype)
+    _check_extents(field, array.shape, name)
+    return np.ascontiguousarray(array, little(name))
 
 
 def _recorded_shape(field: Field, items: Sequence[int]) -> tuple[list[int], str]:

@@ -27,6 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.store.errors import ImageError
+from readers.store.extra_formats import (
+    JPEG_12,
+    JPEG_XL,
+    ExtraHeader,
+    decode_extra,
+    read_extra_header,
+)
 
 if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile
@@ -60,7 +67,6 @@ _STRANGERS = (
     (re.compile(rb"\x1f\x8b"), "gzip data"),
     (re.compile(rb"\x93NUMPY"), "a NumPy array"),
     (re.compile(rb"\0\x05\x16\x07"), "a macOS resource fork (AppleDouble)"),
-    (re.compile(rb"\xff\x0a|\0\0\0\x0cJXL \r\n\x87\n"), "JPEG XL: convert it to PNG or JPEG first"),
 )
 
 _HEIC = re.compile(rb"....ftyp(hei[cxms]|hev[cx]|mif1|msf1)", re.DOTALL)
@@ -72,6 +78,9 @@ _EXIF_KEYS = frozenset(("exif", "Raw profile type exif", "xmp", "XML:com.adobe.x
 _PNG_DEPTH, _PNG_COLOR = 24, 25
 _PNG_GRAY_ALPHA = 4
 _SWAPPED = (5, 6, 7, 8)
+
+_TILE_PIXELS = 2**20
+"""A tile of this size takes no memory to speak of, however small its picture and the limit are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +94,8 @@ class ImageHeader:
         mode: Pillow's mode: L, RGB, P, I;16, ...
         orientation: EXIF orientation in [1, 9); 1 when absent, damaged or out of range.
         frame_count: How many pictures the file holds (MPO, animations, pages of a TIFF).
-        bit_depth: Bits per channel: 8 or 16. 1, 2 and 4 count as 8; 9 to 15 as 16.
+        bit_depth: Bits per channel: 8 or 16. 1, 2 and 4 count as 8; 9 to 15 as 16. Of JPEG XL only
+            its decoder knows; it counts as 8 here.
     """
 
     format: str
@@ -109,6 +119,14 @@ def read_header(data: bytes | memoryview, *, pixels_max: int) -> ImageHeader:
     """
     if not len(data):
         raise ImageError("the file is empty (0 bytes)")
+    plain = _plain_jpeg_header(data)
+    if plain is not None and plain.width * plain.height <= pixels_max:
+        return plain
+    extra = read_extra_header(data)
+    if extra is not None:
+        _check_pixel_count(extra.width, extra.height, pixels_max)
+        bit_depth = 16 if extra.format == JPEG_12 else 8
+        return ImageHeader(extra.format, extra.width, extra.height, "RGB", 1, 1, bit_depth)
     with _pillow_kept_quiet():
         try:
             image = _open(data)
@@ -130,7 +148,9 @@ def read_header(data: bytes | memoryview, *, pixels_max: int) -> ImageHeader:
             raise ImageError(_damage(data, error)) from error
 
 
-def decode_image(data: bytes | memoryview, mode: str, header: ImageHeader) -> NDArray[Any]:
+def decode_image(
+    data: bytes | memoryview, mode: str, header: ImageHeader, *, reduction: int = 1
+) -> NDArray[Any]:
     """The first picture of a file, turned upright.
 
     Modes: "rgb" drops alpha and keeps the stored colour; "gray" is the luma 0.299 R + 0.587 G +
@@ -142,6 +162,8 @@ def decode_image(data: bytes | memoryview, mode: str, header: ImageHeader) -> ND
         data: The whole file.
         mode: One of `MODES`.
         header: What `read_header` found in `data`.
+        reduction: 1, 2, 4 or 8: a JPEG may come with both sides divided by it, rounded up, which
+            costs less. What cannot is decoded whole.
 
     Returns:
         (height, width, channel) uint8, or uint16 for "unchanged" when `header.bit_depth` is 16.
@@ -153,9 +175,17 @@ def decode_image(data: bytes | memoryview, mode: str, header: ImageHeader) -> ND
     """
     if mode not in MODES:
         raise ValueError(f"mode must be one of {', '.join(MODES)}; got {mode!r}")
+    if header.format in (JPEG_12, JPEG_XL):
+        deep = decode_extra(data, ExtraHeader(header.format, header.width, header.height))
+        return deep if mode == "unchanged" else np.ascontiguousarray(in_mode(deep, mode))
     _check_end(data, header)
-    pixels = _decode_by_opencv(data, mode, header) if _suits_opencv(data, mode, header) else None
+    if not _suits_opencv(data, mode, header) or header.format not in ("JPEG", "MPO"):
+        reduction = 1
+    pixels = None
+    if _suits_opencv(data, mode, header):
+        pixels = _decode_by_opencv(data, mode, header, reduction)
     if pixels is None:
+        reduction = 1
         pixels = _decode_by_pillow(data, mode, header)
     if mode != "unchanged":
         pixels = in_mode(pixels, mode)
@@ -163,7 +193,8 @@ def decode_image(data: bytes | memoryview, mode: str, header: ImageHeader) -> ND
     if header.format != "TIFF":
         pixels = turn_upright(pixels, header.orientation)
     found = pixels.shape[:2]
-    expected = upright_size(header.height, header.width, header.orientation)
+    stored = -(-header.height // reduction), -(-header.width // reduction)
+    expected = upright_size(*stored, header.orientation)
     if found != expected:
         raise ImageError(
             f"the pixels are {found[1]}x{found[0]} after turning, but the header promises "
@@ -195,6 +226,41 @@ def turn_upright(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:
 
 
 # Opening, and what the header says.
+
+_SOF, _SOS, _APP0 = (0xC0, 0xC1, 0xC2), 0xDA, 0xE0
+_PLAIN_SEGMENTS = (_APP0, 0xC4, 0xDB, 0xDD, 0xFE)
+"""JFIF, the tables of codes and of quantization, the restart interval, comments."""
+
+
+def _plain_jpeg_header(data: bytes | memoryview) -> ImageHeader | None:
+    """The header of a JPEG that has nothing but what every decoder takes alike; else None.
+
+    Pillow reads the same in 0.03 to 0.15 ms, a tenth of the time that the decoding takes. EXIF,
+    colour profiles, Adobe's marker and whatever is odd or damaged are left to it.
+    """
+    if data[:2] != b"\xff\xd8":
+        return None
+    at, end = 2, len(data)
+    size: tuple[int, int, int] | None = None
+    while at + 4 <= end and data[at] == 0xFF:
+        marker = data[at + 1]
+        length = data[at + 2] << 8 | data[at + 3]
+        if marker == _SOS:
+            break
+        if marker in _SOF:
+            if size is not None or length < 8 or at + 10 > end or data[at + 4] != 8:
+                return None
+            height, width = data[at + 5] << 8 | data[at + 6], data[at + 7] << 8 | data[at + 8]
+            size = height, width, data[at + 9]
+        elif marker not in _PLAIN_SEGMENTS or length < 2:
+            return None
+        at += 2 + length
+    else:
+        return None
+    if size is None or size[2] not in (1, 3) or not size[0] or not size[1]:
+        return None
+    mode = "L" if size[2] == 1 else "RGB"
+    return ImageHeader("JPEG", size[1], size[0], mode, 1, 1, 8)
 
 
 def _open(data: bytes | memoryview) -> ImageFile:
@@ -302,17 +368,24 @@ def _stored_size(image: ImageFile) -> tuple[int, int]:
     return int(tags[_TIFF_WIDTH]), int(tags[_TIFF_HEIGHT])
 
 
-def _check_size(image: ImageFile, width: int, height: int, pixels_max: int) -> None:
+def _check_pixel_count(width: int, height: int, pixels_max: int) -> None:
     if width < 1 or height < 1:
         raise ImageError(f"{width}x{height} pixels: the header is damaged")
-    over = f"pixels is over the limit of {pixels_max} pixels; raise it with --max-pixels"
     if width * height > pixels_max:
-        raise ImageError(f"{width}x{height} {over}")
+        raise ImageError(
+            f"{width}x{height} pixels is over the limit of {pixels_max} pixels; raise it with "
+            "--max-pixels"
+        )
+
+
+def _check_size(image: ImageFile, width: int, height: int, pixels_max: int) -> None:
+    _check_pixel_count(width, height, pixels_max)
+    over = f"pixels is over the limit of {pixels_max} pixels; raise it with --max-pixels"
     if image.format == "TIFF":
         # A tile may reach over the edge of its image; memory is taken for the whole tile.
         tags = cast("Any", image).tag_v2
         tile = int(tags.get(_TIFF_TILE_WIDTH, 1)), int(tags.get(_TIFF_TILE_HEIGHT, 1))
-        if tile[0] * tile[1] > pixels_max:
+        if tile[0] * tile[1] > max(pixels_max, _TILE_PIXELS):
             raise ImageError(f"a tile of {tile[0]}x{tile[1]} {over}")
 
 
@@ -387,6 +460,8 @@ def _stranger(start: bytes) -> str:
 def _damage(data: bytes | memoryview, error: Exception) -> str:
     """What is wrong with the file, in the decoder's words without its memory addresses."""
     name = _signed_format(bytes(data[:256])) or "image"
+    if isinstance(error, MemoryError):
+        return f"not enough memory to decode this {name} file"
     text = str(error)
     if name == "WEBP" and len(data) < (expected := int.from_bytes(data[4:8], "little") + 8):
         return f"truncated WEBP file: {len(data)} bytes of {expected}"
@@ -428,8 +503,17 @@ def _ends_with_eoi(data: bytes | memoryview) -> bool:
     return data[-1] == 0 and bytes(data).rstrip(b"\0").endswith(_EOI)
 
 
+_REDUCED = {
+    1: ("IMREAD_GRAYSCALE", "IMREAD_COLOR_RGB"),
+    2: ("IMREAD_REDUCED_GRAYSCALE_2", "IMREAD_REDUCED_COLOR_2"),
+    4: ("IMREAD_REDUCED_GRAYSCALE_4", "IMREAD_REDUCED_COLOR_4"),
+    8: ("IMREAD_REDUCED_GRAYSCALE_8", "IMREAD_REDUCED_COLOR_8"),
+}
+"""OpenCV's flags for gray and colour, by reduction."""
+
+
 def _decode_by_opencv(
-    data: bytes | memoryview, mode: str, header: ImageHeader
+    data: bytes | memoryview, mode: str, header: ImageHeader, reduction: int
 ) -> NDArray[Any] | None:
     """Pixels (height, width, channel) as stored, or None where OpenCV cannot."""
     import cv2
@@ -437,10 +521,10 @@ def _decode_by_opencv(
     keeps_alpha = header.mode == "RGBA" and mode in ("rgba", "unchanged")
     if header.bit_depth == 16 or keeps_alpha:
         flags = cv2.IMREAD_UNCHANGED  # Turns no picture but a TIFF.
-    elif header.mode == "L":
-        flags = cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION
     else:
-        flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
+        gray, color = _REDUCED[reduction]
+        flags = getattr(cv2, gray if header.mode == "L" else color)
+        flags |= cv2.IMREAD_IGNORE_ORIENTATION
     try:
         pixels: NDArray[Any] | None = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     except cv2.error:
@@ -448,6 +532,9 @@ def _decode_by_opencv(
     if pixels is None:
         return None
     if flags != cv2.IMREAD_UNCHANGED:
+        if reduction > 1 and pixels.ndim == 3:
+            # There are flags for reduced pictures in B G R alone.
+            pixels = cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
         return pixels[..., None] if pixels.ndim == 2 else pixels
     return _reordered(pixels, data, mode, header)
 

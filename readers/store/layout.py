@@ -11,6 +11,7 @@ FORMAT_MINOR = 1
 
 MANIFEST_NAME = "manifest.json"
 REJECTS_NAME = "rejects.jsonl"
+UPDATE_CACHE_NAME = "update-cache"
 BUILDING_SUFFIX = ".building"
 
 SAMPLES_DB = b"samples"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -29,6 +30,13 @@ from readers.store.schema import Schema
 
 _SHARD_FILE = re.compile(r"shard-[0-9a-z-]{1,64}\.lmdb")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_DIGEST = re.compile(rb',\n "sha256": "([0-9a-f]{64})"\n}\n\Z')
+_DIGEST_BYTES = len(',\n "sha256": ""\n}\n') + 64
+_FIRST_MINOR_WITH_DIGEST = 1
+
+_VALUES_MAX = 4_000_000
+"""Commas and opening brackets of a manifest. 100,000 shards take 700,000; 64 MiB of nothing else
+would take 1.6 GiB of memory to parse, and these take 0.5."""
 
 
 class FormatVersion(msgspec.Struct, frozen=True):
@@ -83,6 +91,8 @@ class SourceInfo(msgspec.Struct, frozen=True, kw_only=True):
         notes: What the source said about the layout.
         annotations: How many annotations were `found`, `stored` and `rejected`; empty without any.
         choices: What was decided where the raw data leaves it open, by name.
+        options: How the raw data was asked to be read, by name; what was left to itself is not
+            listed, nor is a folder, which means nothing elsewhere.
     """
 
     format: str
@@ -93,6 +103,7 @@ class SourceInfo(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     annotations: dict[str, int] = {}
     choices: dict[str, str] = {}
+    options: dict[str, Any] = {}
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,6 +206,11 @@ def parse_manifest(data: bytes, place: str | Path) -> Manifest:
         FormatVersionError: It is of a newer version, or of another program.
         ManifestError: It is not what FORMAT.md says.
     """
+    if sum(map(data.count, (b",", b"[", b"{"))) > _VALUES_MAX:
+        raise ManifestError(
+            f"{place}: not a manifest (over {_VALUES_MAX} values). No store has as many; copy it "
+            "again."
+        )
     try:
         # Not msgspec's decoder: class names may hold surrogates, which it refuses.
         tree = json.loads(data)
@@ -213,15 +229,41 @@ def parse_manifest(data: bytes, place: str | Path) -> Manifest:
         )
     try:
         return msgspec.convert(tree, Manifest)
-    except (msgspec.ValidationError, ManifestError) as error:
+    except (msgspec.ValidationError, ManifestError, UnicodeEncodeError) as error:
+        # The last is msgspec's word for a surrogate where one of a few names is expected.
         raise ManifestError(
             f"{place}: {error}. The manifest was changed or damaged; copy the store again."
         ) from error
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:
-    """The manifest as the bytes of its file; the same for equal manifests."""
-    return (json.dumps(msgspec.to_builtins(manifest), indent=1) + "\n").encode("ascii")
+    """The manifest as the bytes of its file; the same for equal manifests.
+
+    The last key is the digest of all that stands before it.
+    """
+    body = json.dumps(msgspec.to_builtins(manifest), indent=1).removesuffix("\n}").encode("ascii")
+    return body + f',\n "sha256": "{hashlib.sha256(body).hexdigest()}"\n}}\n'.encode("ascii")
+
+
+def digest_problem(data: bytes) -> str | None:
+    """Why the bytes of a manifest's file are not the ones that were written, or None if they are.
+
+    Opening a store does not ask for this: what it goes by is checked by itself, against the shards.
+
+    Args:
+        data: The bytes, which `parse_manifest` has taken for a manifest. Those of version 1.0 have
+            no digest, and so no problem.
+    """
+    found = _DIGEST.match(data, max(0, len(data) - _DIGEST_BYTES))
+    if found:
+        digest, expected = hashlib.sha256(data[: found.start()]).hexdigest(), found[1].decode()
+        if digest == expected:
+            return None
+        return f"SHA-256 {digest[:16]}..., expected {expected[:16]}..."
+    tree = json.loads(data)
+    if "sha256" not in tree and tree["format"]["minor"] < _FIRST_MINOR_WITH_DIGEST:
+        return None
+    return "it does not end with its SHA-256"
 
 
 def publish_manifest(folder: Path, manifest: Manifest) -> None:

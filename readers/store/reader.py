@@ -87,7 +87,7 @@ class StoreReader:
         counts = [shard.sample_count for shard in manifest.shards]
         self.first_samples: NDArray[np.int64] = np.cumsum([0, *counts], dtype=np.int64)
         self._first_samples = self.first_samples.tolist()
-        self.range = FileRange([shard.bytes for shard in manifest.shards])
+        self.range = self._reserve(manifest)
         self._shards: list[ShardReader | None] = [None] * len(counts)
         self._reads_ahead = False
         self._is_open = np.zeros(len(counts), bool)
@@ -96,6 +96,16 @@ class StoreReader:
         # the copies.
         self._places: dict[str, NDArray[np.int64]] = {}
         self._copies: dict[str, NDArray[Any]] = {}
+
+    def _reserve(self, manifest: Manifest) -> FileRange:
+        """The range of addresses of all shards."""
+        try:
+            return FileRange([shard.bytes for shard in manifest.shards])
+        except MemoryError:
+            # A manifest may claim any size; it is believed when the files have it.
+            for info in manifest.shards:
+                os.close(open_shard_file(self.path / info.file, info))
+            raise
 
     def shard(self, number: int) -> ShardReader:
         """One shard, opened and checked when this process first asks for it.

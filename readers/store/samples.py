@@ -59,6 +59,9 @@ class Samples(Sequence[dict[str, Any]]):
             IndexError: There is no such sample.
             ShardError: A shard or record is missing or damaged; the message names the sample.
         """
+        # What samplers ask for, before all that a person may write.
+        if type(index) is int and 0 <= index < self._count:
+            return self.at(index)
         if isinstance(index, slice):
             return [self.at(at) for at in range(*index.indices(self._count))]
         at = operator.index(index)

@@ -23,7 +23,7 @@ Kind = Literal[
     "json",
     "bytes",
 ]
-ImageCodec = Literal["raw", "original"]
+ImageCodec = Literal["raw", "original", "mixed", "png"]
 
 ITEM_DTYPES = (
     "bool",
@@ -67,7 +67,8 @@ class Field(
         shape: Extent of each axis; None for one that each sample has its own of. Images are
             (height, width, channel), masks (height, width), boxes (box, 4), keypoints
             (object, point, 2 or 3). Empty for single values and for polygons, text, json and bytes.
-        codec: How an image's pixels are stored. None for other kinds.
+        codec: How pixels are stored: of an image "raw", "original" or "mixed"; of a mask "png", or
+            None for its ids as they are. None for other kinds.
         mode: Colour of an image that is decoded when it is read. None for others.
         names: What the values 0, 1, 2, ... of a label, scalar or mask are called, or the points
             0, 1, 2, ... of keypoints, when they have names.
@@ -91,16 +92,17 @@ class Field(
     @property
     def is_fixed(self) -> bool:
         """Whether every sample's value takes the same number of bytes."""
-        if self.kind in _OF_ELEMENTS:
-            return None not in (*self.shape, self.dtype)
-        return (
-            self.kind == "image" and self.codec == "raw" and None not in (*self.shape, self.dtype)
-        )
+        return self.holds_elements and None not in (*self.shape, self.dtype)
 
     @property
     def holds_elements(self) -> bool:
         """Whether a value is stored as its elements in C order, and nothing else."""
-        return self.kind in _OF_ELEMENTS or self.codec == "raw"
+        return self.codec == "raw" or (self.kind in _OF_ELEMENTS and self.codec is None)
+
+    @property
+    def is_array(self) -> bool:
+        """Whether a value is read as an array, however it is stored."""
+        return self.kind == "image" or self.kind in _OF_ELEMENTS
 
     @property
     def is_scalar(self) -> bool:
@@ -121,14 +123,18 @@ def _problem(field: Field) -> str | None:
     if len(field.shape) > 8 or any(s is not None and not 0 <= s <= SIDE_MAX for s in field.shape):
         return f"shape {field.shape} must have at most 8 axes, each in [0, 2**31)"
     if field.kind == "image":
-        if field.codec is None or len(field.shape) != 3:
-            return "an image has a codec and a shape of (height, width, channel)"
-        if field.codec == "original" and field.mode not in ("rgb", "gray", "rgba", "unchanged"):
+        if field.codec not in ("raw", "original", "mixed") or len(field.shape) != 3:
             return (
-                f"an original image has a mode of rgb, gray, rgba or unchanged, not {field.mode!r}"
+                "an image has a codec of raw, original or mixed and a shape of "
+                "(height, width, channel)"
             )
-    elif field.codec is not None or field.mode is not None:
-        return "only an image has a codec or a mode"
+        if field.codec != "raw" and field.mode not in ("rgb", "gray", "rgba", "unchanged"):
+            return (
+                f"codec {field.codec} of an image needs a mode of rgb, gray, rgba or unchanged, "
+                f"not {field.mode!r}"
+            )
+    elif field.mode is not None or field.codec not in _CODECS_OF.get(field.kind, (None,)):
+        return "only an image has a codec or a mode, but for a mask, which may have codec png"
     problem = _shape_problem(field) or _names_problem(field)
     if problem is not None:
         return problem
@@ -158,6 +164,8 @@ def _shape_problem(field: Field) -> str | None:
         return f"{field.kind} has neither dtype nor shape"
     return None
 
+
+_CODECS_OF: dict[str, tuple[str | None, ...]] = {"mask": (None, "png")}
 
 _MASK_DTYPES = ("uint8", "int32")
 """Of the ids of a mask. Those that torch computes with: its uint16 knows no comparison."""

@@ -11,7 +11,7 @@ import json
 import math
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,8 +40,9 @@ from readers.store.schema import ITEM_DTYPES, Field, Schema
 if TYPE_CHECKING:
     import lmdb
 
-_BATCH_BYTES = 32 * 2**20
-"""Records are handed to LMDB in transactions of this size, so memory does not grow with a shard."""
+_BATCH_BYTES = 4 * 2**20
+"""Records are handed to LMDB in transactions of this size, so memory does not grow with a shard. At
+32 MiB each record was in pages that had left the cache, and took 0.1 ms more."""
 
 _HASH_BYTES = 2**20
 
@@ -110,9 +111,22 @@ class ShardWriter:
             CodecError: A value does not fit its field.
             OSError: The file cannot be written.
         """
+        record, header = pack_record(self._layout, values)
+        self.add_record(key, record, header)
+
+    def add_record(self, key: bytes, record: bytes, header: Sequence[Any]) -> None:
+        """Add the next sample, packed already.
+
+        Args:
+            key: Its text key, as bytes.
+            record: Its bytes, a record of the layout.
+            header: The values of its header's items, as the record has them.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
         from zlib import crc32
 
-        record, header = pack_record(self._layout, values)
         self._pending.append((key_from_index(self.sample_count), record))
         self._pending_bytes += len(record)
         self._lengths.append(len(record))
@@ -267,9 +281,10 @@ def _why_not_writable(path: Path) -> int | None:
 def file_sha256(path: Path) -> str:
     """SHA-256 of a file, in hex."""
     digest = hashlib.sha256()
+    block = memoryview(bytearray(_HASH_BYTES))
     with open(path, "rb", buffering=0) as stream:
-        while block := stream.read(_HASH_BYTES):
-            digest.update(block)
+        while count := stream.readinto(block):
+            digest.update(block[:count])
     return digest.hexdigest()
 
 
@@ -446,8 +461,10 @@ def _check_columns(
         _check_range(f"field {field.name!r}, element type", dtypes, 0, len(ITEM_DTYPES))
     turns = columns.get(f"{field.name}.orientation")
     if turns is not None:
-        _check_range(f"field {field.name!r}, orientation", turns, 1, 9)
-    if not field.holds_elements:
+        # 0 tells pixels from a file's bytes.
+        least = 0 if field.codec == "mixed" else 1
+        _check_range(f"field {field.name!r}, orientation", turns, least, 9)
+    if not (field.holds_elements or field.codec == "mixed"):
         return
     free = [array for name, array in columns.items() if _is_extent(field, name)]
     known = float(math.prod(side for side in field.shape if side is not None))
@@ -458,6 +475,8 @@ def _check_columns(
         for extents in free:
             need *= extents[rows]
         wrong = need > lengths[rows]
+        if field.codec == "mixed" and turns is not None:
+            wrong &= turns[rows] == 0
         if wrong.any():
             at = rows.start + int(wrong.argmax())
             raise CodecError(
@@ -488,6 +507,17 @@ def _blocks(count: int) -> Iterator[slice]:
         yield slice(start, min(start + step, count))
 
 
+def _is_same(a: memoryview, b: memoryview) -> bool:
+    """Whether two runs of bytes are the same.
+
+    A memoryview compares byte by byte, 0.2 GB/s; pieces that stay in the cache as bytes, 4 GB/s.
+    """
+    step = 2**16
+    return len(a) == len(b) and all(
+        a[at : at + step].tobytes() == b[at : at + step].tobytes() for at in range(0, len(a), step)
+    )
+
+
 def check_against_lmdb(path: Path, reader: ShardReader) -> None:
     """Hold a shard's index against LMDB's own answers: offsets, lengths, order, keys, identity.
 
@@ -512,7 +542,7 @@ def check_against_lmdb(path: Path, reader: ShardReader) -> None:
                     if entries != count:
                         raise ShardError.at(path, f"{entries} {name} by LMDB, expected {count}")
                 for at, (key, value) in enumerate(transaction.cursor(samples)):
-                    if bytes(key) != key_from_index(at) or value != reader.record(at):
+                    if bytes(key) != key_from_index(at) or not _is_same(value, reader.record(at)):
                         raise ShardError.at(path, "LMDB finds another record than the index", at)
                 pairs = [(bytes(key), bytes(value)) for key, value in transaction.cursor(keys)]
                 if sorted(value for _, value in pairs) != list(map(key_from_index, range(count))):

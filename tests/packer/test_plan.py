@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from packer.estimate import estimate_record_bytes, store_bytes
 from packer.plan import (
     SHARD_BYTES_LEAST,
-    _cuts,
-    estimate_record_bytes,
+    cut_items,
     facts_that_differ,
     make_plan,
     make_schema,
@@ -42,13 +42,13 @@ def scan_of(byte_counts, root=Path(".")):
 )
 def test_cuts_hold_every_item_once_in_order_within_the_limit(sizes, bytes_max):
     """Runs without gaps; a run above the limit is of one item; none could take its next item."""
-    cuts = _cuts(sizes, bytes_max)
+    cuts = cut_items(sizes, bytes_max)
     assert [at for first, end in cuts for at in range(first, end)] == list(range(len(sizes)))
     for first, end in cuts:
         assert end - first == 1 or sizes[first:end].sum() <= bytes_max
         if end < len(sizes):
             assert sizes[first : end + 1].sum() > bytes_max
-    assert _cuts(sizes, bytes_max) == cuts
+    assert cut_items(sizes, bytes_max) == cuts
 
 
 @given(st.lists(st.integers(1, 10**8), min_size=1, max_size=300))
@@ -60,7 +60,7 @@ def test_a_plan_is_the_same_each_time_and_covers_all_items(byte_counts):
     ends = [0, *(end for _, end in plan.cuts)]
     assert [first for first, _ in plan.cuts] == ends[:-1]
     assert ends[-1] == len(byte_counts)
-    assert plan.byte_count == sum(byte_counts) + 200 * len(byte_counts)
+    assert plan.byte_count == store_bytes(np.array(byte_counts) + 200)
 
 
 def test_a_small_store_is_not_cut_and_a_large_one_is_cut_for_many_workers():
@@ -98,7 +98,7 @@ def test_records_of_their_own_size_are_estimated_from_headers(tmp_path, draw_tre
     (tree / "2.png").write_bytes(b"no picture")
     with_bad = scan_source(tree, SourceOptions())
     assert make_plan(with_bad, Recipe()).byte_count > 24 * 16 * 3
-    assert make_plan(with_bad, Recipe(size=48)).byte_count == 2 * (72 * 48 * 3 + 200)
+    assert make_plan(with_bad, Recipe(size=48)).byte_count == 2 * (3 * 4096 + 130)
     assert read_manifest(store).source.sha256 == plan.source_sha256
 
 

@@ -102,6 +102,15 @@ def test_a_constant_picture_stays_constant(fit, size, dtype):
         assert (image == value).all()
 
 
+@pytest.mark.parametrize(("height", "width"), [(19, 20), (20, 19)])
+def test_a_padding_of_one_pixel_is_a_padding(height, width):
+    """It is all below or to the right, and the picture starts at the edge."""
+    image = pixels_of(saved(np.full((height, width, 3), 200, np.uint8)), size=20, fit="letterbox")
+    assert image.shape == (20, 20, 3)
+    assert (image[:height, :width] == 200).all()
+    assert (image == 114).all(axis=2).sum() == 20
+
+
 @pytest.mark.parametrize(
     ("mode", "expected"), [("rgb", [114] * 3), ("gray", [114]), ("rgba", [114, 114, 114, 255])]
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from packer.recipe import Recipe
@@ -32,6 +34,17 @@ from packer.recipe import Recipe
         ({"image": "jpeg", "mode": "rgba"}, "mode='rgba' needs a kind of file with alpha"),
         ({"image": "smart", "mode": "rgba"}, "mode='rgba' needs a kind of file with alpha"),
         ({"target_bytes": 10**9, "image": "jpeg"}, "target_bytes chooses image and raw_share"),
+        ({"limit": 0}, "limit must be at least 1; got 0"),
+        ({"shuffle": -1}, r"shuffle must be in \[0, 2\*\*64\); got -1"),
+        ({"shuffle": 2**64}, r"shuffle must be in \[0, 2\*\*64\)"),
+        ({"stratify": True}, "stratify=True is about splits or limit"),
+        (
+            {"splits": (("a", 0.5), ("b", 0.4))},
+            "splits must be different names with shares above 0",
+        ),
+        ({"splits": (("a", 0.5), ("a", 0.5))}, "splits must be different names"),
+        ({"splits": (("a", 1.0), ("b", 0.0))}, "splits must be different names"),
+        ({"splits": (("", 1.0),)}, "splits must be different names"),
         ({"target_bytes": 0}, "target_bytes must be at least 1; got 0"),
         ({"target_bytes": 10**9, "mode": "rgba"}, "mode='rgba' needs a kind of file with alpha"),
         ({"mode": "bgr"}, "mode must be one of rgb, gray, rgba, unchanged; got 'bgr'"),
@@ -68,14 +81,25 @@ def test_the_limits_themselves_are_allowed():
         "shard_bytes_max": 2**30,
         "pixels_max": 2**28,
         "clip_boxes": False,
+        "include": [],
+        "exclude": [],
+        "limit": None,
+        "splits": [],
+        "stratify": False,
+        "shuffle": None,
     }
 
 
 def test_a_setting_that_is_of_use_has_its_default():
-    """The manifest says what was done, not that nothing was said; and a recipe is made of it again."""
+    """The manifest says what was done, not that nothing was said; and a recipe is made of it
+    again."""
     assert (Recipe(image="jpeg").quality, Recipe(image="webp").quality) == (90, 90)
     assert (Recipe(image="smart").raw_below, Recipe(image="proportion").raw_share) == (2**18, 0.5)
     assert Recipe(target_bytes=10**9).quality == 90
     for image in ("raw", "jpeg", "png", "webp", "original", "smart", "proportion"):
         recipe = Recipe(image=image)
         assert Recipe(**recipe.as_dict()) == recipe
+    chosen = Recipe(
+        splits=(("a", 0.5), ("b", 0.5)), include=("x*",), exclude=("y",), limit=3, stratify=True
+    )
+    assert Recipe(**json.loads(json.dumps(chosen.as_dict()))) == chosen

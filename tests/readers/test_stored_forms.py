@@ -102,9 +102,7 @@ def test_a_loader_works_on_every_form_alike(stores, kind, engine, workers):
             assert torch.equal(batch[name], expected[name])
 
 
-def test_only_the_window_of_a_jpeg_is_decoded_whoever_made_it(
-    tmp_path, write_store, monkeypatch
-):
+def test_only_the_window_of_a_jpeg_is_decoded_whoever_made_it(tmp_path, write_store, monkeypatch):
     """JPEGs that a build encoded are read as fast as those it kept, also beside pixels."""
     if load() is None:
         pytest.skip("Pillow brings no libjpeg that can be used here")

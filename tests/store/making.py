@@ -196,6 +196,7 @@ _SINGLE_DTYPES = {
 _FLOAT_CODES = {"float16": "<e", "float32": "<f", "float64": "<d"}
 
 _sides = st.one_of(st.none(), st.integers(0, 4))
+_pixel_sides = st.one_of(st.none(), st.integers(1, 4))
 _dtypes = st.sampled_from(ITEM_DTYPES)
 
 
@@ -206,8 +207,10 @@ def _fields(draw: st.DrawFn, name: str) -> Field:
         shape = draw(st.sampled_from(((), (None,)))) if kind == "label" else ()
         return Field(name=name, kind=kind, dtype=draw(_dtypes), shape=shape)
     if kind == "mask":
-        shape, dtype = draw(st.tuples(_sides, _sides)), draw(st.sampled_from(("uint8", "int32")))
-        return Field(name=name, kind=kind, dtype=dtype, shape=shape)
+        codec = draw(st.sampled_from((None, "png")))
+        sides = _sides if codec is None else _pixel_sides  # A PNG of nothing is none.
+        shape, dtype = draw(st.tuples(sides, sides)), draw(st.sampled_from(("uint8", "int32")))
+        return Field(name=name, kind=kind, dtype=dtype, shape=shape, codec=codec)
     if kind == "boxes":
         return Field(name=name, kind=kind, dtype="float32", shape=(None, 4))
     if kind == "keypoints":
@@ -217,13 +220,14 @@ def _fields(draw: st.DrawFn, name: str) -> Field:
         shape = tuple(draw(st.lists(_sides, min_size=1, max_size=4)))
         return Field(name=name, kind=kind, dtype=draw(_dtypes), shape=shape)
     if kind == "image":
-        if draw(st.booleans()):
+        codec = draw(st.sampled_from(("raw", "original", "mixed")))
+        if codec != "raw":
             return Field(
                 name=name,
                 kind=kind,
                 dtype="uint8",
                 shape=(None, None, 3),
-                codec="original",
+                codec=codec,
                 mode="rgb",
             )
         shape = tuple(draw(st.tuples(_sides, _sides, _sides)))
@@ -305,10 +309,14 @@ def values_of(draw: st.DrawFn, field: Field) -> Any:
     """Any value of a field."""
     if field.is_scalar:
         return draw(single_values(field.dtype or ""))
-    if field.codec == "original":
+    if field.codec == "original" or (field.codec == "mixed" and draw(st.booleans())):
         height, width = draw(st.integers(1, 4)), draw(st.integers(1, 4))
         return original(height, width, draw(st.integers(1, 8)), seed=height * width)
-    if field.holds_elements:
+    if field.codec == "png":
+        sides = [draw(st.integers(1, 4)) if side is None else side for side in field.shape]
+        seed, limit = draw(st.integers(0, 2**32 - 1)), 256 if field.dtype == "uint8" else 2**24
+        return np.random.default_rng(seed).integers(0, limit, sides).astype(field.dtype)
+    if field.is_array:
         return _array(draw, field)
     if field.kind == "polygons":
         return draw(outlines())
@@ -332,16 +340,16 @@ def assert_same_value(field: Field, found: Any, given: Any) -> None:
     if field.is_scalar:
         assert type(found) is type(given)
         assert found == given or (found != found and given != given)
-    elif field.codec == "original":
+    elif isinstance(given, OriginalImage):
         upright = turn_upright(np.asarray(Image.open(io.BytesIO(given.data))), given.orientation)
         assert found.dtype == np.uint8
         assert found.shape == given.size
         assert np.array_equal(found, upright)
-    elif field.holds_elements:
+    elif field.is_array:
         assert found.dtype == given.dtype.newbyteorder("<")
         assert found.shape == given.shape
         assert found.tobytes() == given.astype(found.dtype).tobytes()
-        assert found.flags.owndata
+        assert found.flags.owndata or field.codec == "png"
         assert found.flags.writeable
     elif field.kind == "polygons":
         assert (found.height, found.width, len(found)) == (given.height, given.width, len(given))

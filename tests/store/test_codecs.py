@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from readers.store.codecs import (
     CODECS,
@@ -17,7 +19,7 @@ from readers.store.codecs import (
     free_axes,
     little,
 )
-from readers.store.errors import CodecError
+from readers.store.errors import CodecError, ImageError
 from readers.store.schema import ITEM_DTYPES, Field
 from tests.store.making import original, pixels
 
@@ -48,10 +50,13 @@ def decoded(field: Field, items: tuple[int, ...], payload: bytes) -> Any:
             Field(name="a", kind="image", shape=(None,) * 3, codec="original", mode="rgb"),
             "original",
         ),
+        (Field(name="a", kind="image", shape=(None,) * 3, codec="mixed", mode="rgb"), "mixed"),
+        (Field(name="a", kind="mask", dtype="uint8", shape=(None, None)), "mask"),
+        (Field(name="a", kind="mask", dtype="uint8", shape=(None, None), codec="png"), "png"),
     ],
 )
 def test_each_kind_has_its_codec(field, key):
-    """Images choose theirs; other kinds have one each."""
+    """Images and masks choose theirs; other kinds have one each."""
     assert codec_of(field) is CODECS[key]
 
 
@@ -81,7 +86,8 @@ def test_a_codec_says_which_arrays_lie_in_the_payload():
     found = CODECS["raw"].decode(ANY_IMAGE, (2, 3, 3, 1), payload)
     assert CODECS["raw"].gives_views
     assert np.shares_memory(found, np.frombuffer(payload, np.uint8))
-    assert not any(CODECS[name].gives_views for name in ("original", "text", "json", "bytes"))
+    names = ("original", "png", "text", "json", "bytes")
+    assert not any(CODECS[name].gives_views for name in names)
 
 
 @given(st.binary())
@@ -164,6 +170,69 @@ def test_an_original_image_keeps_every_byte_of_its_file():
     assert payload == image.data
     kept = OriginalImage(b"not even a picture", (1, 2, 3), "uint8", 1)
     assert encoded(field, kept)[1] == b"not even a picture"
+
+
+MIXED = Field(name="image", kind="image", shape=(None, None, 3), codec="mixed", mode="rgb")
+
+
+def test_a_mixed_image_is_told_by_its_orientation():
+    """0 for pixels, which are read without a copy; what a file has for a file's bytes."""
+    image = original(3, 5, 8)
+    items, payload = encoded(MIXED, image)
+    assert items == (5, 3, ITEM_DTYPES.index("uint8"), 8)
+    assert payload == image.data
+    assert decoded(MIXED, items, payload).shape == (5, 3, 3)
+    array = pixels(3, 5)
+    items, payload = encoded(MIXED, array)
+    assert items == (3, 5, ITEM_DTYPES.index("uint8"), 0)
+    assert payload == array.tobytes()
+    found = decoded(MIXED, items, payload)
+    assert np.array_equal(found, array)
+    assert np.shares_memory(found, np.frombuffer(payload, np.uint8))
+    with pytest.raises(CodecError, match=r"orientation 9, expected \[1, 8\]"):
+        decoded(MIXED, (*items[:-1], 9), payload)
+
+
+MASK = Field(name="mask", kind="mask", dtype="uint8", shape=(None, None), codec="png")
+SEGMENTS = Field(name="mask", kind="mask", dtype="int32", shape=(None, None), codec="png")
+
+
+def test_a_mask_as_png_is_read_by_any_viewer_and_loses_no_id():
+    """Gray for bytes; R + 256 G + 65536 B for more, as COCO writes its segments."""
+    ids = pixels(3, 5)[..., 0]
+    items, payload = encoded(MASK, ids)
+    assert items == (3, 5)
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(payload))), ids)
+    assert np.array_equal(decoded(MASK, items, payload), ids)
+    numbers = np.array([[0, 255, 256], [65_536, 2**24 - 1, 70_000]], np.int32)
+    items, payload = encoded(SEGMENTS, numbers)
+    colors = np.asarray(Image.open(io.BytesIO(payload))).astype(np.int32)
+    assert np.array_equal(colors @ [1, 256, 65_536], numbers)
+    found = decoded(SEGMENTS, items, payload)
+    assert found.dtype == np.int32
+    assert np.array_equal(found, numbers)
+
+
+@pytest.mark.parametrize("wrong", [-1, 2**24])
+def test_an_id_that_a_png_mask_cannot_hold_is_refused(wrong):
+    """Cut to 24 bits, it would be another segment's."""
+    with pytest.raises(CodecError, match=rf"expected \[0, {2**24}\)"):
+        encoded(SEGMENTS, np.array([[0, wrong]], np.int32))
+
+
+def test_a_png_mask_is_held_against_its_record_before_it_is_decoded():
+    """Another size or kind than the record says, or no PNG at all, is an error."""
+    items, payload = encoded(MASK, pixels(3, 5)[..., 0])
+    for field, sides, data in (
+        (MASK, (5, 3), payload),
+        (SEGMENTS, (3, 5), payload),
+        (MASK, (3, 5), payload[:20]),
+        (MASK, (3, 5), b""),
+    ):
+        with pytest.raises(ImageError, match="no PNG of"):
+            decoded(field, sides, data)
+    with pytest.raises(ImageError, match="the PNG of a mask is damaged"):
+        decoded(MASK, items, payload[:40])
 
 
 def test_an_array_of_another_shape_or_type_is_not_converted():

@@ -79,7 +79,7 @@ def test_files_are_named_as_the_folder_shows():
 def test_keys_of_the_manifest_are_those_of_the_table():
     """No key is undocumented, and none is only in the document."""
     table = rows(section("The manifest"))
-    assert [row[0].strip("`") for row in table] == keys_of(Manifest)
+    assert [row[0].strip("`") for row in table] == [*keys_of(Manifest), "sha256"]
     values = {row[0].strip("`"): row[1] for row in table}
     inner = re.findall(r"`(\w+)`", values["shards"])
     assert inner == keys_of(ShardInfo)
@@ -112,7 +112,7 @@ def test_element_types_have_the_numbers_of_the_document():
 
 
 def test_numbers_of_a_record_are_those_of_the_document():
-    """Alignment, the largest record, and the item types of ends, sides, types and orientations."""
+    """Alignment, the largest record, and the types of ends, sides, types and orientations."""
     text = section("A record")
     assert number(r"at most (2\^32) - 1 of them") - 1 == RECORD_BYTES_MAX
     assert "each at a multiple" in text
@@ -127,6 +127,9 @@ def test_numbers_of_a_record_are_those_of_the_document():
     field = Field(name="a", kind="image", shape=(None, 1, 3), codec="original", mode="rgb")
     items = RecordLayout.of(Schema((field,))).items
     assert [item.dtype for item in items] == list(words.groups())
+    mixed = RecordLayout.of(Schema((msgspec.structs.replace(field, codec="mixed"),)))
+    assert "`mixed` has the same items." in text
+    assert mixed.items == items
 
 
 def test_keys_and_arrays_of_a_shard_are_those_of_the_document(tmp_path):

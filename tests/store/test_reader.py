@@ -10,6 +10,7 @@ import threading
 import time
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -262,6 +263,17 @@ def test_shards_that_changed_places_are_refused(tmp_path):
     for number in (0, 1):
         with pytest.raises(ShardError, match=f"^{path / shard_name(number)}: identity "):
             open_store(path).shard(number)
+
+
+def test_a_size_beyond_all_addresses_is_an_error_of_that_shard(tmp_path):
+    """A crafted manifest claims any size; it must not look as if this machine were too small."""
+    path = tmp_path / "out.lmdb"
+    path.mkdir()
+    info = write_shard(path / shard_name(0), FIXED, samples_of(FIXED, range(3)))
+    crafted = msgspec.structs.replace(info, bytes=2**47)
+    publish_manifest(path, make_manifest(FIXED, [crafted]))
+    with pytest.raises(ShardError, match=rf"{shard_name(0)}: {info.bytes} bytes, expected {2**47}"):
+        open_store(path)
 
 
 def test_a_folder_that_is_no_store_is_refused(tmp_path):

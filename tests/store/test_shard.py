@@ -43,6 +43,7 @@ from tests.store.making import (
     change_database,
     open_plain,
     open_shard,
+    original,
     pixels,
     sample_of,
     samples_of,
@@ -534,6 +535,41 @@ def test_an_orientation_out_of_range_is_refused(name, value, reason, tmp_path):
     info = crafted(shard, name, changed(column, 3, value))
     with pytest.raises(ShardError, match=f"^{path}: sample 3 of the shard, field {reason}"):
         open_from_disk(path, info, ORIGINAL)
+
+
+MIXED = Schema(
+    (
+        Field(
+            name="image",
+            kind="image",
+            dtype="uint8",
+            shape=(None, None, 3),
+            codec="mixed",
+            mode="rgb",
+        ),
+    )
+)
+
+
+def test_mixed_images_are_held_against_what_each_of_them_is(tmp_path):
+    """Pixels must be in their record; the sides of a file's picture say nothing of its bytes."""
+    path = tmp_path / "shard-00000.lmdb"
+    samples = [
+        (b"%d" % at, {"image": pixels(4, 5) if at % 2 else original(40, 50, 1)}) for at in range(6)
+    ]
+    shard = path, write_shard(path, MIXED, samples)
+    columns = open_shard(*shard, MIXED).columns
+    assert columns["image.orientation"].tolist() == [1, 0, 1, 0, 1, 0]
+    assert columns["image.height"].tolist() == [40, 4, 40, 4, 40, 4]
+    info = crafted(shard, "column.image.height", changed(columns["image.height"], 2, 2**31))
+    open_from_disk(path, info, MIXED)
+    info = crafted(shard, "column.image.height", changed(columns["image.height"], 3, 4000))
+    with pytest.raises(ShardError, match=r"sample 3 .*'image': 60000 bytes of elements in a rec"):
+        open_from_disk(path, info, MIXED)
+    crafted(shard, "column.image.height", columns["image.height"])
+    info = crafted(shard, "column.image.orientation", changed(columns["image.orientation"], 3, 9))
+    with pytest.raises(ShardError, match=r"'image', orientation: 9, expected \[0, 9\)"):
+        open_from_disk(path, info, MIXED)
 
 
 def test_sides_that_are_the_same_for_all_cannot_overflow_the_check(tmp_path):

@@ -1,0 +1,99 @@
+"""A few raw items, evenly spaced and read before a build: what estimates are made from."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from packer.containers import Containers
+from packer.prepare import Prepared, prepare_image, prepare_pixels
+from packer.raw_files import RawFileError, read_raw_file
+from packer.read_ahead import THREAD_COUNT, image_file
+from packer.recipe import Recipe
+from packer.sources.items import RawItem, Scan
+from readers.store.errors import ImageError
+
+HEADER_COUNT = 200
+"""Items looked at where their headers say enough. Even of photos of all sizes, the mean is within
+5%."""
+
+ENCODED_COUNT = 96
+"""Items decoded and encoded where not, by threads: 0.15 s for photos of 500 x 375 on two cores.
+The mean is within some per cent then; of 48 it was up to 9% beside."""
+
+_JUMPING = ("range", "zip", "arrow", "cifar")
+"""Containers that give one image without reading all before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """A raw item that was read.
+
+    Attributes:
+        position: Among the items of the scan.
+        item: The item.
+        data: The bytes of its image's file, or its pixels where it has no file of its own.
+    """
+
+    position: int
+    item: RawItem
+    data: bytes | NDArray[np.uint8]
+
+    def prepared(self, recipe: Recipe) -> Prepared | None:
+        """The image as a recipe wants it stored; None when it cannot be."""
+        try:
+            if isinstance(self.data, bytes):
+                return prepare_image(self.data, recipe, self.item.key)
+            return prepare_pixels(self.data, recipe, self.item.key)
+        except ImageError:
+            return None
+
+
+def sample_of(scan: Scan, count: int) -> list[Sampled]:
+    """Up to `count` items, the same ones for the same scan; those that cannot be read are left out.
+
+    Items of a compressed file are left out as well: one in the middle would take reading all before
+    it.
+    """
+    root = os.fsencode(os.path.abspath(scan.root))
+    positions = np.linspace(0, max(0, len(scan.items) - 1), min(len(scan.items), count), dtype=int)
+    chosen = [(int(at), scan.items[int(at)]) for at in np.unique(positions)]
+    with ThreadPoolExecutor(THREAD_COUNT) as pool:
+        files = pool.map(
+            lambda pair: _file(root, pair[1]),
+            [pair for pair in chosen if pair[1].member is None],
+        )
+    found = [
+        Sampled(position, item, data)
+        for (position, item), data in zip(
+            [pair for pair in chosen if pair[1].member is None], files, strict=True
+        )
+        if data is not None
+    ]
+    return sorted(found + _members(root, chosen), key=lambda sampled: sampled.position)
+
+
+def _file(root: bytes, item: RawItem) -> bytes | None:
+    try:
+        return read_raw_file(root, image_file(item))
+    except RawFileError:
+        return None
+
+
+def _members(root: bytes, chosen: list[tuple[int, RawItem]]) -> list[Sampled]:
+    containers = Containers(root)
+    found = []
+    try:
+        for position, item in chosen:
+            if item.member is not None and item.member.container in _JUMPING:
+                try:
+                    found.append(Sampled(position, item, containers.read(item)))
+                except ImageError:
+                    continue
+    finally:
+        containers.close()
+    return found

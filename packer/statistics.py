@@ -1,0 +1,100 @@
+"""Facts about all samples of a store, gathered while their pixels are at hand."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+EDGES = (0, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192)
+"""Where the long sides that are counted together begin, in pixels."""
+
+_PIXELS_MAX = 2**17
+"""Of a larger image, evenly spaced rows count for its channels: 60 us at most."""
+
+
+class Tally(msgspec.Struct, kw_only=True):
+    """What the samples of one shard add up to.
+
+    Attributes:
+        kinds: (channels, element type) that the pixels have; more than one has no mean.
+        image_count: Images.
+        sums: Of the images' means, one number a channel, white being 1.
+        square_sums: Of their mean squares.
+        original: How many raw pictures have a long side from each of `EDGES` to the next.
+        stored: The same of the stored images.
+    """
+
+    kinds: list[tuple[int, str]] = []
+    image_count: int = 0
+    sums: list[float] = []
+    square_sums: list[float] = []
+    original: list[int] = msgspec.field(default_factory=lambda: [0] * len(EDGES))
+    stored: list[int] = msgspec.field(default_factory=lambda: [0] * len(EDGES))
+
+    def add(self, pixels: NDArray[Any], original_size: tuple[int, int]) -> None:
+        """Count one more sample.
+
+        Args:
+            pixels: (height, width, channel) uint8 or uint16, as stored.
+            original_size: (height, width) of the raw file's picture.
+        """
+        import cv2
+
+        height, width, channel_count = pixels.shape
+        self.original[_bin(max(original_size))] += 1
+        self.stored[_bin(max(height, width))] += 1
+        kind = (channel_count, pixels.dtype.name)
+        if kind not in self.kinds:
+            self.kinds.append(kind)
+        if len(self.kinds) > 1:
+            return
+        self.image_count += 1
+        step = math.ceil(height * width / _PIXELS_MAX)
+        rows = np.ascontiguousarray(pixels[::step])
+        means, deviations = (found[:, 0].tolist() for found in cv2.meanStdDev(rows))
+        white = 255 if pixels.dtype == np.uint8 else 65535
+        pairs = list(zip(means, deviations, strict=True))
+        self.sums = _added(self.sums, [mean / white for mean, _ in pairs])
+        squares = [(mean**2 + deviation**2) / white**2 for mean, deviation in pairs]
+        self.square_sums = _added(self.square_sums, squares)
+
+
+def _added(sums: list[float], more: list[float]) -> list[float]:
+    return [a + b for a, b in zip(sums or [0.0] * len(more), more, strict=True)]
+
+
+def _bin(side: int) -> int:
+    return bisect.bisect_right(EDGES, side) - 1
+
+
+def statistics(tallies: Iterable[Tally]) -> dict[str, Any]:
+    """The manifest's statistics of pixels and sizes, of all shards in their order.
+
+    Each image counts alike in the channels' mean and deviation, whatever its size.
+    """
+    parts = list(tallies)
+    found: dict[str, Any] = {}
+    kinds = {kind for part in parts for kind in part.kinds}
+    count = sum(part.image_count for part in parts)
+    if len(kinds) == 1:
+        sums = [part for part in parts if part.image_count]
+        means = [sum(values) / count for values in zip(*(p.sums for p in sums), strict=True)]
+        squares = [sum(v) / count for v in zip(*(p.square_sums for p in sums), strict=True)]
+        found["channel_mean"] = [round(mean, 6) for mean in means]
+        found["channel_std"] = [
+            round(math.sqrt(max(0.0, square - mean**2)), 6)
+            for mean, square in zip(means, squares, strict=True)
+        ]
+    if parts:
+        found["sizes"] = {
+            "edges": list(EDGES),
+            "original": [sum(v) for v in zip(*(part.original for part in parts), strict=True)],
+            "stored": [sum(v) for v in zip(*(part.stored for part in parts), strict=True)],
+        }
+    return found
