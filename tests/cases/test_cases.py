@@ -404,7 +404,7 @@ def test_s_lw_03_a_limit_on_file_sizes_is_told(case, tmp_path):
 
     out = tmp_path / "out.lmdb"
     done = packer_apart("build", case.raw, out, preexec_fn=limit)
-    check_full_disk_is_told(done, out, "File too large", "ulimit -f", "takes about 14,8")
+    check_full_disk_is_told(done, out, "File too large", "ulimit -f", "takes about 16,0")
     assert {path: path.stat().st_mtime_ns for path in case.raw.rglob("*")} == before
 
 
@@ -419,7 +419,7 @@ def test_s_lw_03_a_full_disk_is_told(case, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in case.raw.rglob("*")}
     try:
         done = packer_apart("build", case.raw, small / "out.lmdb")
-        check_full_disk_is_told(done, small / "out.lmdb", "will take about 15,5", "4,19", "free")
+        check_full_disk_is_told(done, small / "out.lmdb", "will take about 16,8", "4,19", "free")
         # Where the estimate cannot help: the disk that shards are written on first.
         out = tmp_path / "out.lmdb"
         done = packer_apart("build", case.raw, out, "--scratch", small)

@@ -200,7 +200,7 @@ def test_lines_decide_what_text_files_are(tmp_path):
     assert examine(tmp_path).evidence[0].format == "sidecars"
 
 
-@pytest.mark.parametrize("name", ["images", "Imgs", "img", "image", "pictures", "photos"])
+@pytest.mark.parametrize("name", ["images", "Imgs", "img", "image", "JPEGImages"])
 def test_a_folder_called_images_is_no_class(name, tmp_path):
     """Alone it would be the only class; beside another folder it is one as any other."""
     write_files(tmp_path, f"{name}/1.png", f"{name}/2.png")

@@ -199,6 +199,10 @@ def picture_names(name: bytes) -> list[bytes]:
     return [stem, *stems_of_picture(stem)]
 
 
+_NO_CLASSES = frozenset((b"images", b"image", b"imgs", b"img", b"jpegimages"))
+"""Names of folders that say no more than that pictures lie there. Photos may be a class."""
+
+
 def pictures(look: Look) -> Iterator[Evidence]:
     """Pictures in class folders, in split folders, or alone."""
     if not look.has_pictures:
@@ -212,7 +216,7 @@ def pictures(look: Look) -> Iterator[Evidence]:
                 tops = sorted((*tops, name))
                 if not are_all_splits(tops):
                     break
-    if len(tops) == 1 and tops[0].lower() in PICTURE_FOLDERS:
+    if len(tops) == 1 and tops[0].lower() in _NO_CLASSES:
         yield _picture_folder(look, tops[0])
     elif not tops:
         seen = f"{count_text(len(root.pictures), 'picture')}, in no folder"
