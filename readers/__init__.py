@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from readers.samplers import ShuffleSampler as ShuffleSampler
     from readers.samplers import WeightedSampler as WeightedSampler
     from readers.store.errors import StoreError as StoreError
+    from readers.targets import detection_targets as detection_targets
+    from readers.targets import pack_objects as pack_objects
+    from readers.targets import pad_images as pad_images
 
 _HOMES = {
     "BlockShuffleSampler": "readers.samplers",
@@ -39,7 +42,10 @@ _HOMES = {
     "ShuffleSampler": "readers.samplers",
     "StoreError": "readers.store.errors",
     "WeightedSampler": "readers.samplers",
+    "detection_targets": "readers.targets",
     "make_loader": "readers.loader",
+    "pack_objects": "readers.targets",
+    "pad_images": "readers.targets",
     "size_buckets": "readers.buckets",
 }
 

@@ -77,10 +77,10 @@ def build_command(
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Compile the images under RAW into a store at OUT.
+    """Compile the images under RAW, and their annotations, into a store at OUT.
 
-    RAW is a folder of images (class folders, train/ and val/, or flat) or a list (CSV, TSV).
-    Interrupted at any moment, the same command goes on where it stopped.
+    RAW is a folder of images in any of many layouts (see packer detect), an archive, or a file that
+    names the images. Interrupted at any moment, the same command goes on where it stopped.
     """
     try:
         source = source_options(**{name: settings.pop(name) for name in SOURCE_NAMES})
