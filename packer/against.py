@@ -244,14 +244,16 @@ class _ContentWorker:
                 self._on_progress(1)
         return added, changed
 
-    def _fresh(self, item: RawItem, files: Files, maker: SampleMaker) -> tuple[bytes | None, str]:
+    def _fresh(
+        self, item: RawItem, files: Files, maker: SampleMaker
+    ) -> tuple[bytearray | None, str]:
         """The record that an item would have now; or None, and why it would have none."""
         try:
             return pack_record(self._layout, maker.make(item, files).values)[0], ""
         except (ImageError, CodecError, RawFileError) as error:
             return None, f"it could not be packed any more: {error}"
 
-    def _difference(self, fresh: bytes, index: int) -> str | None:
+    def _difference(self, fresh: bytearray, index: int) -> str | None:
         """How a record is another than the stored one; None when it is the same."""
         shard, position = self._store.locate(index)
         stored = shard.record(position)

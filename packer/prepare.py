@@ -169,7 +169,11 @@ def _fitted(pixels: NDArray[Any], plan: FitPlan, recipe: Recipe) -> NDArray[Any]
     if resized.shape[1] >= width and resized.shape[0] >= height:
         return np.ascontiguousarray(resized[-top : height - top, -left : width - left])
     padded = np.empty((height, width, pixels.shape[2]), pixels.dtype)
-    padded[:] = _padding(pixels.shape[2], pixels.dtype)
+    pixel = _padding(pixels.shape[2], pixels.dtype)
+    if (pixel == pixel[0]).all():
+        padded.fill(pixel[0])  # A tenth of the time of writing pixel by pixel.
+    else:
+        padded[:] = pixel
     padded[top : top + resized.shape[0], left : left + resized.shape[1]] = resized
     return padded
 

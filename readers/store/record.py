@@ -118,7 +118,9 @@ def _aligned(offset: int) -> int:
     return -(-offset // PAYLOAD_ALIGNMENT_BYTES) * PAYLOAD_ALIGNMENT_BYTES
 
 
-def pack_record(layout: RecordLayout, values: Mapping[str, Any]) -> tuple[bytes, tuple[Any, ...]]:
+def pack_record(
+    layout: RecordLayout, values: Mapping[str, Any]
+) -> tuple[bytearray, tuple[Any, ...]]:
     """One sample's bytes, and the values of its header items.
 
     Args:
@@ -131,8 +133,8 @@ def pack_record(layout: RecordLayout, values: Mapping[str, Any]) -> tuple[bytes,
     """
     _check_size(layout.variable_start)
     header: list[Any] = []
-    fixed = bytearray(layout.variable_start - layout.header.size)
-    payloads: list[bytes | memoryview] = []
+    # Each value is copied once, to its place: an image may take megabytes.
+    parts: list[tuple[int, bytes | memoryview]] = []
     end = layout.variable_start
     for field in layout.schema.fields:
         try:
@@ -143,18 +145,24 @@ def pack_record(layout: RecordLayout, values: Mapping[str, Any]) -> tuple[bytes,
             if field.is_scalar:
                 header.append(_fitting_scalar(field, value))
             elif field.is_fixed:
-                start = layout.fixed_offsets[field.name] - layout.header.size
                 array = fitting_array(field, value)
-                fixed[start : start + array.nbytes] = array.reshape(-1).view(np.uint8).data
+                data = array.reshape(-1).view(np.uint8).data
+                parts.append((layout.fixed_offsets[field.name], data))
             else:
                 items, payload = codec_of(field).encode(field, value)
+                parts.append((end, payload))
                 end += len(payload)
                 _check_size(end)
                 header += [end, *items]
-                payloads.append(payload)
         except CodecError as error:
             raise CodecError(f"field {field.name!r}: {error}") from error
-    return b"".join([layout.header.pack(*header), fixed, *payloads]), tuple(header)
+    record = bytearray(end)
+    layout.header.pack_into(record, 0, *header)
+    # A slice of the bytearray itself would copy what it is given first.
+    view = memoryview(record)
+    for start, part in parts:
+        view[start : start + len(part)] = part
+    return record, tuple(header)
 
 
 def _check_size(byte_count: int) -> None:

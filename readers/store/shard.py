@@ -66,7 +66,7 @@ class ShardWriter:
     def __init__(self, path: Path, layout: RecordLayout) -> None:
         self._path = path
         self._layout = layout
-        self._pending: list[tuple[bytes, bytes]] = []
+        self._pending: list[tuple[bytes, bytes | bytearray]] = []
         self._pending_bytes = 0
         self._lengths: list[int] = []
         self._checksums: list[int] = []
@@ -114,7 +114,7 @@ class ShardWriter:
         record, header = pack_record(self._layout, values)
         self.add_record(key, record, header)
 
-    def add_record(self, key: bytes, record: bytes, header: Sequence[Any]) -> None:
+    def add_record(self, key: bytes, record: bytes | bytearray, header: Sequence[Any]) -> None:
         """Add the next sample, packed already.
 
         Args:
@@ -141,7 +141,9 @@ class ShardWriter:
         self._put(SAMPLES_DB, self._pending, self._pending_bytes)
         self._pending, self._pending_bytes = [], 0
 
-    def _put(self, database: bytes, pairs: list[tuple[bytes, bytes]], byte_count: int) -> None:
+    def _put(
+        self, database: bytes, pairs: Sequence[tuple[bytes, bytes | bytearray]], byte_count: int
+    ) -> None:
         """Add pairs, in rising order of keys, in one transaction."""
         with _DiskErrors(self._path):
             self._grow(byte_count, len(pairs))
