@@ -34,7 +34,16 @@ def listening_build(*arguments: Any, on_step: Any, **options: Any) -> Any:
         told += step.name == name
         if step.name == name and told == turns:
             facts = {"DRIVER": str(os.getpid()), "WORKERS": workers()}
-            subprocess.run(["sh", "-ec", command], env={**os.environ, **facts}, check=True)
+            # Not our pipes: a signal may end us before we know the child that it came from, and
+            # who waits for the end of our output would wait for that child.
+            subprocess.run(
+                ["sh", "-ec", command],
+                env={**os.environ, **facts},
+                check=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
 
     return build(*arguments, on_step=listen, **options)
 
