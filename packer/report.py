@@ -14,6 +14,8 @@ from packer.wording import count_text
 from readers.store.layout import REJECTS_NAME
 from readers.store.manifest import Manifest
 
+_CLASSES_SHOWN_MAX = 10
+
 
 @dataclass(frozen=True, kw_only=True)
 class BuildReport:
@@ -21,6 +23,7 @@ class BuildReport:
 
     Attributes:
         path: The store.
+        fields: Names of the fields of a sample.
         format: Name of the source that read the raw data.
         found_count: Raw items and other files met.
         sample_count: Samples stored.
@@ -41,6 +44,7 @@ class BuildReport:
     """
 
     path: str
+    fields: list[str]
     format: str
     found_count: int
     sample_count: int
@@ -63,6 +67,13 @@ class BuildReport:
         """The report by name, as `--json` prints it."""
         return asdict(self)
 
+    def _returns(self) -> str:
+        """The argument that makes a tuple of what training takes."""
+        for names in (("label",), ("boxes", "labels"), ("labels",), ("mask",), ("caption",)):
+            if set(names) <= set(self.fields):
+                return f", returns={('image', *names)!r}"
+        return ""
+
     def summary(self) -> str:
         """What people want to see after hours of work."""
         lines = [
@@ -84,9 +95,13 @@ class BuildReport:
             counts = ", ".join(f"{name} {count:,}" for name, count in self.splits.items())
             lines.append(f"splits: {counts}")
         if self.classes:
-            names = [f"{name} {count:,}" for name, count in self.classes.items()]
-            more = f", and {len(names) - 10:,} more" if len(names) > 10 else ""
-            lines.append(f"{count_text(len(names), 'class')}: {', '.join(names[:10])}{more}")
+            counts = list(self.classes.items())
+            if len(counts) > _CLASSES_SHOWN_MAX:
+                counts.sort(key=lambda pair: -pair[1])
+            shown = ", ".join(f"{name} {count:,}" for name, count in counts[:_CLASSES_SHOWN_MAX])
+            left = len(counts) - _CLASSES_SHOWN_MAX
+            more = f", and {left:,} more" if left > 0 else ""
+            lines.append(f"{count_text(len(counts), 'class')}: {shown}{more}")
         kept = count_text(self.kept_shard_count, "shard")
         kept = f", {kept} kept" if self.kept_shard_count else ""
         lines += [
@@ -95,8 +110,7 @@ class BuildReport:
             f"content {self.content_sha256}",
             "",
             "from readers import LMDBDataset, make_loader",
-            f"dataset = LMDBDataset({self.path!r}"
-            + (", returns=('image', 'label'))" if self.classes else ")"),
+            f"dataset = LMDBDataset({self.path!r}{self._returns()})",
             "loader = make_loader(dataset, batch_size=64, train=True)",
         ]
         return "\n".join(lines)
@@ -126,6 +140,7 @@ def make_report(
     seconds = time.monotonic() - started
     return BuildReport(
         path=str(out),
+        fields=list(manifest.schema.names),
         format=manifest.source.format,
         found_count=manifest.source.found_count,
         sample_count=manifest.sample_count,

@@ -567,3 +567,19 @@ def test_a_store_that_appears_meanwhile_is_not_replaced(
         build(raw, out)
     assert contents(out) == contents(store)
     assert list(tmp_path.iterdir()) == [out]
+
+
+def test_the_lines_of_python_are_about_what_the_store_has(tmp_path, draw_tree, raw):
+    """What training takes of it: labels, boxes and labels, or images alone."""
+    labelled = build(raw, tmp_path / "labelled.lmdb", worker_count=1)
+    assert "returns=('image', 'label'))" in labelled.summary()
+    flat = build(draw_tree(tmp_path / "flat", ["1.png"]), tmp_path / "flat.lmdb", worker_count=1)
+    assert f"dataset = LMDBDataset({str(tmp_path / 'flat.lmdb')!r})" in flat.summary()
+    tree = draw_tree(tmp_path / "voc", ["1.png"])
+    box = "<xmin>2</xmin><ymin>3</ymin><xmax>9</xmax><ymax>8</ymax>"
+    (tree / "1.xml").write_text(
+        f"<annotation><object><name>ant</name><bndbox>{box}</bndbox></object></annotation>"
+    )
+    boxes = build(tree, tmp_path / "boxes.lmdb", worker_count=1)
+    assert "returns=('image', 'boxes', 'labels'))" in boxes.summary()
+    assert "1 class: ant 1" in boxes.summary()
