@@ -95,13 +95,13 @@ class BuildReport:
             counts = ", ".join(f"{name} {count:,}" for name, count in self.splits.items())
             lines.append(f"splits: {counts}")
         if self.classes:
-            counts = list(self.classes.items())
-            if len(counts) > _CLASSES_SHOWN_MAX:
-                counts.sort(key=lambda pair: -pair[1])
-            shown = ", ".join(f"{name} {count:,}" for name, count in counts[:_CLASSES_SHOWN_MAX])
-            left = len(counts) - _CLASSES_SHOWN_MAX
+            named = list(self.classes.items())
+            if len(named) > _CLASSES_SHOWN_MAX:
+                named.sort(key=lambda pair: -pair[1])
+            shown = ", ".join(f"{name} {count:,}" for name, count in named[:_CLASSES_SHOWN_MAX])
+            left = len(named) - _CLASSES_SHOWN_MAX
             more = f", and {left:,} more" if left > 0 else ""
-            lines.append(f"{count_text(len(counts), 'class')}: {shown}{more}")
+            lines.append(f"{count_text(len(named), 'class')}: {shown}{more}")
         kept = count_text(self.kept_shard_count, "shard")
         kept = f", {kept} kept" if self.kept_shard_count else ""
         lines += [
