@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,24 @@ def run_python():
         return json.loads(done.stdout.splitlines()[-1])
 
     return run
+
+
+@pytest.fixture
+def left_in_shared_memory():
+    """Gives what lies in /dev/shm since the test began, and stays.
+
+    What other tests of this moment put there comes and goes.
+    """
+    folder = Path("/dev/shm")
+    before = set(folder.iterdir())
+
+    def left(wait_s=20):
+        deadline = time.monotonic() + wait_s
+        while (new := set(folder.iterdir()) - before) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return sorted(new)
+
+    return left
 
 
 @pytest.fixture(scope="session")

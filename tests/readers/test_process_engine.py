@@ -28,7 +28,6 @@ from readers.process_engine import ProcessEngine, RemoteError, WorkerDiedError
 from readers.stats import LoaderStats
 
 ROOT = Path(__file__).resolve().parents[2]
-SHM = Path("/dev/shm")
 
 Pair = namedtuple("Pair", "left right")
 
@@ -48,9 +47,8 @@ def as_it_is(samples):
 
 
 @pytest.fixture
-def engine_of():
+def engine_of(left_in_shared_memory):
     """Makes engines over Made datasets; they are closed in the end, and nothing is left of them."""
-    before = sorted(SHM.iterdir())
     engines = []
 
     def make(function, workers=2, depth=None, collate=as_it_is, **settings):
@@ -62,7 +60,7 @@ def engine_of():
     for engine in engines:
         engine.close()
     assert not multiprocessing.active_children()
-    assert sorted(SHM.iterdir()) == before
+    assert left_in_shared_memory() == []
 
 
 @pytest.fixture
@@ -578,9 +576,8 @@ def test_an_interrupt_reaches_the_program_alone(shapes):
     assert all(is_gone(pid) for pid in pids)
 
 
-def test_workers_of_a_killed_program_end_by_themselves(shapes):
+def test_workers_of_a_killed_program_end_by_themselves(shapes, left_in_shared_memory):
     """Also when a forked child of the program lives on, which holds copies of all its pipes."""
-    before = sorted(SHM.iterdir())
     program, pids = start(
         # One write each: two of a print would mix with the other's.
         r"os.write(1, b'%d\n' % os.fork()); time.sleep(30)",
@@ -595,7 +592,7 @@ def test_workers_of_a_killed_program_end_by_themselves(shapes):
         os.kill(child, signal.SIGKILL)
     _, errors = program.communicate(timeout=10)
     assert not errors
-    assert sorted(SHM.iterdir()) == before
+    assert left_in_shared_memory() == []
 
 
 def in_fork(work):

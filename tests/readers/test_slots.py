@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -186,11 +185,10 @@ def test_discarded_pages_are_given_back():
     assert int(memory.tensor().min()) == 2
 
 
-def test_nothing_has_a_name_in_a_file_system():
+def test_nothing_has_a_name_in_a_file_system(left_in_shared_memory):
     """However the processes end, nothing is left behind in /dev/shm."""
-    before = sorted(Path("/dev/shm").iterdir())
     slot = Slot.make()
     slot.memory(2**20).tensor().fill_(1)
-    assert sorted(Path("/dev/shm").iterdir()) == before
+    assert left_in_shared_memory() == []
     assert os.readlink(f"/proc/self/fd/{slot.descriptor}") == "/memfd:lmdb-packer-batch (deleted)"
     assert not os.get_inheritable(slot.descriptor)
