@@ -3,64 +3,74 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import os
 from pathlib import Path
 
 from packer.errors import SourceError
-from packer.sources import (
-    cifar,
-    coco,
-    cvat,
-    dota,
-    flat,
-    hugging_face,
-    idx,
-    imagefolder,
-    kitti,
-    labelme,
-    tar,
-    voc,
-    wider,
-    yolo,
-    zip_archive,
-)
-from packer.sources.detection.detect import Detection, detect, nothing_found
 from packer.sources.items import Ignored, RawItem, Reject, Scan
-from packer.sources.lists import csv_list, jsonl_list, open_images, parquet_list, txt_list
-from packer.sources.masks import cityscapes, mask_pairs
 from packer.sources.only_split import only_split
 from packer.sources.source import AUTO_FORMAT, Source, SourceOptions
 from packer.sources.walk import PICTURE_TYPES, readable_path
 
 __all__ = [
     "SOURCES",
-    "Detection",
     "Ignored",
     "RawItem",
     "Reject",
     "Scan",
     "Source",
     "SourceOptions",
-    "detect",
     "scan_source",
+    "source_named",
 ]
 
-_LISTS: tuple[Source, ...] = (csv_list, jsonl_list, parquet_list, txt_list)
-_ARCHIVES: tuple[Source, ...] = (tar, zip_archive, hugging_face, idx, cifar)
-_ALL: tuple[Source, ...] = (
-    *(imagefolder, flat, coco, voc, yolo, mask_pairs),
-    *_LISTS,
-    *_ARCHIVES,
-    *(cityscapes, cvat, dota, kitti, labelme, open_images, wider),
-)
-SOURCES: dict[str, Source] = {source.name: source for source in _ALL}
-"""Every layout that can be read, by the name that `--format` gives it."""
+_LISTS = {
+    "csv": "packer.sources.lists.csv_list",
+    "jsonl": "packer.sources.lists.jsonl_list",
+    "parquet": "packer.sources.lists.parquet_list",
+    "txt-list": "packer.sources.lists.txt_list",
+}
+_ARCHIVES = {
+    "tar": "packer.sources.tar",
+    "zip": "packer.sources.zip_archive",
+    "hf": "packer.sources.hugging_face",
+    "idx": "packer.sources.idx",
+    "cifar": "packer.sources.cifar",
+}
+SOURCES: dict[str, str] = {
+    "imagefolder": "packer.sources.imagefolder",
+    "flat": "packer.sources.flat",
+    "coco": "packer.sources.coco",
+    "voc": "packer.sources.voc",
+    "yolo": "packer.sources.yolo",
+    "mask-pairs": "packer.sources.masks.mask_pairs",
+    **_LISTS,
+    **_ARCHIVES,
+    "cityscapes": "packer.sources.masks.cityscapes",
+    "cvat": "packer.sources.cvat",
+    "dota": "packer.sources.dota",
+    "kitti": "packer.sources.kitti",
+    "labelme": "packer.sources.labelme",
+    "open-images": "packer.sources.lists.open_images",
+    "wider": "packer.sources.wider",
+}
+"""Module of every layout that can be read, by the name that `--format` gives it.
 
-_READ_A_FILE = frozenset(source.name for source in (*_LISTS, *_ARCHIVES, coco, yolo))
+Loaded when it is asked for: a build worker, which reads no raw tree, starts without any of them.
+"""
+
+_READ_A_FILE = frozenset((*_LISTS, *_ARCHIVES, "coco", "yolo"))
 """Those that take one file for the raw path: a list, an archive, a file of annotations."""
 
-_TAKE_ROOT = frozenset(source.name for source in (*_LISTS, coco, yolo, hugging_face))
+_TAKE_ROOT = frozenset((*_LISTS, "coco", "yolo", "hf"))
 """Those whose files name pictures by path, which may lie elsewhere."""
+
+
+def source_named(name: str) -> Source:
+    """The source of a name in `SOURCES`."""
+    source: Source = importlib.import_module(SOURCES[name])
+    return source
 
 
 def scan_source(raw: Path, options: SourceOptions) -> Scan:
@@ -72,6 +82,8 @@ def scan_source(raw: Path, options: SourceOptions) -> Scan:
         SourceError: There is nothing at the path, no picture in it, or no source that reads it.
         ValueError: `options.format` is no source's name.
     """
+    from packer.sources.detection.detect import detect, nothing_found
+
     shown = readable_path(os.fsencode(raw))
     if options.format not in (AUTO_FORMAT, *SOURCES):
         close = difflib.get_close_matches(options.format, SOURCES, n=1)
@@ -104,7 +116,7 @@ def scan_source(raw: Path, options: SourceOptions) -> Scan:
             f"{detection.format!r} name no pictures by path. Leave it out; those that do are "
             f"{', '.join(sorted(_TAKE_ROOT))}."
         )
-    scan = SOURCES[detection.format].scan(raw, options)
+    scan = source_named(detection.format).scan(raw, options)
     if not scan.items and not scan.rejects:
         raise SourceError(nothing_found(raw))
     if options.split is not None:

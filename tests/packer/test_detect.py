@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
 
 from packer.cli import cli
 from packer.errors import AmbiguousFormatError, SourceError
-from packer.sources import SOURCES, SourceOptions, detect, scan_source
-from packer.sources.detection.detect import examine
+from packer.sources import SOURCES, SourceOptions, scan_source, source_named
+from packer.sources.detection.detect import detect, examine
 from packer.sources.detection.evidence import READ_FROM_FILE
 from packer.sources.detection.found import UNREAD
 from packer.sources.walk import PICTURE_TYPES
@@ -439,3 +441,31 @@ def test_a_tie_is_exit_status_2(tmp_path):
     assert done.exit_code == 2
     assert "to take it give --format mask-pairs" in done.stderr
     assert not (tmp_path / "out.lmdb").exists()
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_source_has_the_name_that_it_is_found_by(name):
+    """The table of modules and what each calls itself are one thing."""
+    assert source_named(name).name == name
+
+
+def test_a_build_worker_starts_without_the_sources(run_apart):
+    """It reads no raw tree; loading all layouts would cost each worker a tenth of a second."""
+    loaded = run_apart("import packer.engines.worker, sys; print(*sys.modules)").split()
+    assert "packer.engines.worker" in loaded
+    # Containers read what these three formats keep their images in, so a task does need them.
+    needed = {SOURCES[name] for name in ("idx", "cifar", "hf")}
+    unneeded = {*SOURCES.values(), "yaml", "packer.sources.detection.detect"} - needed
+    assert not set(loaded) & unneeded
+
+
+@pytest.fixture
+def run_apart():
+    def run(code):
+        code = f"import sys; sys.path[:] = {sys.path!r}; {code}"
+        done = subprocess.run(
+            [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
+        )
+        return done.stdout
+
+    return run

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from packer.errors import SourceError
-from packer.sources import SOURCES, SourceOptions, detect
-from packer.sources.detection.detect import examine
+from packer.sources import SOURCES, SourceOptions
+from packer.sources.detection.detect import detect, examine
 from packer.sources.detection.found import UNREAD
 from packer.sources.detection.json_outline import read_json_outline
 from tests.packer.raw_files import COCO, VOC, YOLO, write_files, write_texts
