@@ -39,15 +39,13 @@ class ShardSources(msgspec.Struct, array_like=True):
     Attributes:
         keys: Their keys.
         facts: Digests of what the source said of each: values, annotations, place in its file.
-        contents: Digests of each one's files; zeros where they were not read.
         sizes: Bytes of each one's files.
         times: When they were last changed, in nanoseconds.
-        report: What became of them.
+        report: What became of them; its `contents` are the digests of their files.
     """
 
     keys: list[bytes]
     facts: bytes
-    contents: bytes
     sizes: list[int]
     times: list[int]
     report: TaskReport
@@ -161,12 +159,10 @@ def write_update_cache(folder: Path, plan: BuildPlan, reports: Sequence[TaskRepo
     shards = []
     for (first, end), report in zip(plan.cuts, reports, strict=True):
         items = plan.scan.items[first:end]
-        contents = report.contents or bytes(DIGEST_BYTES * len(items))
         shards.append(
             ShardSources(
                 keys=[item.key for item in items],
                 facts=b"".join(_facts_of(item) for item in items),
-                contents=contents,
                 sizes=[_size_of(item) for item in items],
                 times=[_time_of(item) for item in items],
                 report=report,
@@ -267,7 +263,7 @@ class _Comparison:
         self.touched_count += is_touched
         if not is_touched and not self._rehashes:
             return True
-        content = sources.contents[part]
+        content = sources.report.contents[part]
         if content == _NOT_READ or item.member is not None:
             # Nothing to compare with. Of an archive only the whole could be read.
             return not is_touched
