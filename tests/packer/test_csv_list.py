@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from packer.errors import SourceError
 from packer.sources.items import Scan
-from packer.sources.lists.csv_list import read_columns, scan
+from packer.sources.lists.csv_list import scan
+from packer.sources.lists.csv_table import read_columns
 from packer.sources.lists.files import split_in_name
 from packer.sources.lists.pictures import posix_form
 from packer.sources.source import SourceOptions

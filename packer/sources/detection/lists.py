@@ -20,9 +20,10 @@ from packer.sources.detection.look import NAMES_MAX, Look, shown_names
 from packer.sources.detection.text_files import mask_lists
 from packer.sources.lists import csv_list, jsonl_list, txt_list
 from packer.sources.lists.columns import PATH_COLUMNS, Columns
-from packer.sources.lists.csv_table import csv_table
+from packer.sources.lists.csv_table import csv_table, read_columns, read_rows
 from packer.sources.lists.files import find_lists
 from packer.sources.lists.open_images import BOX_COLUMNS
+from packer.sources.lists.pictures import is_there, picture_folders
 from packer.sources.lists.table import Table
 from packer.sources.source import SourceOptions
 from packer.sources.splits import are_all_splits
@@ -40,7 +41,7 @@ def csv_lists(look: Look, options: SourceOptions) -> Iterator[Evidence]:
     readable: list[tuple[bytes, Path, Columns]] = []
     for path in look.files(*(e.encode() for e in csv_list.LIST_EXTENSIONS))[:FILES_MAX]:
         list_path = Path(os.fsdecode(os.path.join(look.root, path)))
-        columns = csv_list.read_columns(list_path)
+        columns = read_columns(list_path)
         seen = f"{readable_path(path)}: columns {', '.join(map(repr, columns.names[:8]))}"
         lower = {column.lower() for column in columns.names}
         if is_open_images(columns.names):
@@ -70,7 +71,7 @@ def is_open_images(names: Iterable[str]) -> bool:
 
 def _has_flags(list_path: Path, columns: Columns) -> bool:
     """Whether at least two columns of the first row are 0 or 1: a class each."""
-    first = next(csv_list.read_rows(list_path, columns.delimiter), (0, []))[1]
+    first = next(read_rows(list_path, columns.delimiter), (0, []))[1]
     return sum(value.strip() in ("0", "1", "-1") for value in first) >= 2
 
 
@@ -110,7 +111,7 @@ def txt_lists(look: Look, options: SourceOptions) -> Iterator[Evidence]:
     folders = [look.root, os.path.join(look.root, txt_list.PICTURE_FOLDER)]
     if options.root is not None:
         folders.append(os.fsencode(options.root))
-    there = sum(any(csv_list.is_there(name, [folder]) for folder in folders) for name in written)
+    there = sum(any(is_there(name, [folder]) for folder in folders) for name in written)
     seen = f"{seen}, {there} of {len(written)} sampled paths are there"
     if there:
         yield Evidence(format="txt-list", score=TABULAR, seen=seen)
@@ -160,11 +161,11 @@ def _one_list(
     seen = f"{readable_path(path)}: columns {' and '.join(map(repr, taken))}"
     names = [
         row[columns.path]
-        for _, row in islice(csv_list.read_rows(list_path, columns.delimiter), FILES_MAX)
+        for _, row in islice(read_rows(list_path, columns.delimiter), FILES_MAX)
         if len(row) > columns.path
     ]
-    bases = csv_list.picture_folders(list_path, options)
-    there = sum(csv_list.is_there(name, bases) for name in names)
+    bases = picture_folders(list_path, options)
+    there = sum(is_there(name, bases) for name in names)
     seen += f", {there} of {len(names)} sampled paths are there"
     if there or not names:
         problem = _problem_of_place(path)
@@ -173,7 +174,7 @@ def _one_list(
     problem = f"no picture such as {names[0]!r} lies in {looked}"
     for folder in look.listings[0].folders[:NAMES_MAX]:
         base = os.path.join(look.root, folder)
-        if csv_list.is_there(names[0], [base]):
+        if is_there(names[0], [base]):
             problem += f". It lies in {readable_path(folder)}/: give --root {readable_path(base)}"
             break
     else:

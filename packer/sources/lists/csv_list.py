@@ -5,25 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from packer.sources.items import Scan
-from packer.sources.lists.columns import PATH_COLUMNS, Columns
-from packer.sources.lists.csv_table import csv_table, read_columns, read_rows
+from packer.sources.lists.csv_table import csv_table
 from packer.sources.lists.files import find_lists
-from packer.sources.lists.pictures import is_there, picture_folders
 from packer.sources.lists.scan import scan_lists
 from packer.sources.source import SourceOptions
-
-__all__ = [
-    "LIST_EXTENSIONS",
-    "PATH_COLUMNS",
-    "Columns",
-    "find_list",
-    "is_there",
-    "name",
-    "picture_folders",
-    "read_columns",
-    "read_rows",
-    "scan",
-]
 
 name = "csv"
 
@@ -43,13 +28,3 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     lists = find_lists(raw, LIST_EXTENSIONS, csv_table, ".csv or .tsv file that lists pictures")
     extensions = tuple(extension.encode() for extension in LIST_EXTENSIONS)
     return scan_lists(name, raw, lists, options, extensions=extensions)
-
-
-def find_list(raw: Path) -> Path:
-    """The list that `raw` is, or the one readable list in it.
-
-    Raises:
-        SourceError: There is none, or more than one.
-    """
-    lists = find_lists(raw, LIST_EXTENSIONS, csv_table, ".csv or .tsv file that lists pictures")
-    return lists[0].table.path
