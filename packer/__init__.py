@@ -6,31 +6,51 @@
 The command line is the same: `packer build raw out.lmdb --size 256`.
 """
 
-# Not on first use, as in `readers`: the functions are named as their modules, and an import
-# of a module that comes later than the function would take its name.
-from packer.build import Step, build
-from packer.diff import DiffReport, diff
-from packer.errors import BuildError
-from packer.merge import merge
-from packer.recipe import Recipe
-from packer.repack import RepackReport
-from packer.report import BuildReport
-from packer.sources import SourceOptions
-from packer.subset import subset
-from packer.verify import VerifyReport, verify
+from __future__ import annotations
 
-__all__ = [
-    "BuildError",
-    "BuildReport",
-    "DiffReport",
-    "Recipe",
-    "RepackReport",
-    "SourceOptions",
-    "Step",
-    "VerifyReport",
-    "build",
-    "diff",
-    "merge",
-    "subset",
-    "verify",
-]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from packer.building import Step as Step
+    from packer.building import build as build
+    from packer.diffing import DiffReport as DiffReport
+    from packer.diffing import diff as diff
+    from packer.errors import BuildError as BuildError
+    from packer.merging import merge as merge
+    from packer.recipe import Recipe as Recipe
+    from packer.repack import RepackReport as RepackReport
+    from packer.report import BuildReport as BuildReport
+    from packer.sources import SourceOptions as SourceOptions
+    from packer.subsetting import subset as subset
+    from packer.verifying import VerifyReport as VerifyReport
+    from packer.verifying import verify as verify
+
+_HOMES = {
+    "BuildError": "packer.errors",
+    "BuildReport": "packer.report",
+    "DiffReport": "packer.diffing",
+    "Recipe": "packer.recipe",
+    "RepackReport": "packer.repack",
+    "SourceOptions": "packer.sources",
+    "Step": "packer.building",
+    "VerifyReport": "packer.verifying",
+    "build": "packer.building",
+    "diff": "packer.diffing",
+    "merge": "packer.merging",
+    "subset": "packer.subsetting",
+    "verify": "packer.verifying",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are loaded on first use: build workers and the command line need few of them."""
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_HOMES]

@@ -152,7 +152,7 @@ def estimate_costs(
     """What a store of `raw` would cost, under each policy that the recipe's other settings allow.
 
     Args:
-        raw: As `packer.build.build` takes it.
+        raw: As `packer.build` takes it.
         out: Where the store is to be; its folder is probed. None means the current folder.
         recipe: The settings. Its `image` is left aside; with `target_bytes`, what that leads to is
             one more policy of the table, and recommended.

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packer.errors import BuildError
-from packer.merge import check_apart, manifest_sha256
+from packer.merging import check_apart, manifest_sha256
 from packer.repack import Part, RepackReport, repack
 from packer.rewrite import Rewriter
 from packer.store_keys import key_bytes, key_text, store_keys

@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 
 from packer.sample_compare import differing_fields
-from packer.verify import verify
+from packer.verifying import verify
 from readers.store.errors import ChecksumError, StoreError
 from readers.store.layout import (
     FORMAT_MAJOR,

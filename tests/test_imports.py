@@ -59,23 +59,32 @@ def test_readers_is_imported_without_them_and_loads_its_names_on_first_use():
     ]
 
 
-def test_every_public_name_of_readers_is_there_and_listed():
+def test_packer_is_imported_without_what_only_some_of_its_names_need():
+    """A build worker, which starts with it, needs neither `merge` nor `build` itself."""
+    modules = ("numpy", "click", "torch", "packer.building", "packer.merging")
+    assert loaded_after("import packer", modules) == []
+    assert loaded_after("from packer import build", modules) == ["numpy", "packer.building"]
+
+
+@pytest.mark.parametrize("package", ["packer", "readers"])
+def test_every_public_name_is_there_and_listed(package):
     """No name in `__all__` fails to load, nor does `dir` hide it from a prompt."""
     missing = run_fresh(
-        "import json, readers\n"
-        "listed = dir(readers)\n"
-        "print(json.dumps([n for n in readers.__all__\n"
-        "                  if n not in listed or getattr(readers, n, None) is None]))"
+        f"import json, {package} as package\n"
+        "listed = dir(package)\n"
+        "print(json.dumps([n for n in package.__all__\n"
+        "                  if n not in listed or getattr(package, n, None) is None]))"
     )
     assert missing == []
 
 
-def test_a_mistyped_name_of_readers_is_an_attribute_error():
+@pytest.mark.parametrize("package", ["packer", "readers"])
+def test_a_mistyped_name_is_an_attribute_error(package):
     """Loading on first use must not hide a typing error, nor turn it into another exception."""
     assert run_fresh(
-        "import json, readers\n"
+        f"import json, {package} as package\n"
         "try:\n"
-        "    readers.LMDBDatset\n"
+        "    package.LMDBDatset\n"
         "except AttributeError as error:\n"
         "    print(json.dumps('LMDBDatset' in str(error)))"
     )

@@ -62,7 +62,7 @@ def verify_command(
     LMDB's own look-ups, in a process of its own: a crafted file may end LMDB, but not this command.
     """
     from packer.progress import Progress
-    from packer.verify import verify
+    from packer.verifying import verify
     from readers.store.manifest import read_manifest
 
     if quick and full:

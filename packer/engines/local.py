@@ -27,6 +27,11 @@ _START = "import sys; sys.path[:] = {path!r}; from packer.engines.worker import 
 first, where somebody else's `readers` or `queue.py` may lie."""
 
 
+_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
+"""The threads of numpy's linear algebra, which a build worker never uses, spin for 50 ms before
+they sleep."""
+
+
 def map_tasks(
     workspace: Workspace,
     numbers: Sequence[int],
@@ -221,6 +226,7 @@ class _Worker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                env={**os.environ, **_ENVIRONMENT},
                 pass_fds=(positions,),
             )
         assert self._process.stdin is not None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
-import importlib
 import json
 import re
 import tempfile
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 import packer
-from packer import BuildReport, Recipe, SourceOptions
+from packer import BuildReport, Recipe, SourceOptions, building
 from packer.task import build_shard
 from packer.workspace import Workspace
 from readers import LMDBDataset
@@ -72,8 +71,7 @@ def shards_made_here() -> Iterator[None]:
                 build_shard(workspace, number, scratch)
             on_progress(0, number)
 
-    # The function `packer.build` hides the module of that name.
-    with patch.object(importlib.import_module("packer.build"), "map_tasks", map_here):
+    with patch.object(building, "map_tasks", map_here):
         yield
 
 

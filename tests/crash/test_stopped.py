@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from packer.build import Step
+from packer.building import Step
 
 LIMIT_S = 2.0
 

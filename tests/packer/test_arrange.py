@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from packer.arrange import EXCLUDED, NOT_INCLUDED, OVER_LIMIT, arranged
-from packer.build import build
+from packer.building import build
 from packer.errors import SourceError
 from packer.recipe import Recipe
 from packer.sources.items import RawItem, Reject, Scan

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import sys
 from pathlib import Path
 
 import cv2
@@ -14,7 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from packer.build import Step, build
+from packer import building
+from packer.building import Step, build
 from packer.errors import (
     BuildError,
     RejectedItemError,
@@ -555,14 +555,13 @@ def test_a_store_that_appears_meanwhile_is_not_replaced(
 ):
     """Of two builds started together, the one that looks longer finds the other's store."""
     out = tmp_path / "out.lmdb"
-    module = sys.modules["packer.build"]  # `packer.build` is the function.
-    scan_source = module.scan_source
+    scan_source = building.scan_source
 
     def scan_slowly(*arguments):
         shutil.copytree(store, out)
         return scan_source(*arguments)
 
-    monkeypatch.setattr(module, "scan_source", scan_slowly)
+    monkeypatch.setattr(building, "scan_source", scan_slowly)
     with pytest.raises(TargetExistsError, match=r"another build .* has just finished this store"):
         build(raw, out)
     assert contents(out) == contents(store)

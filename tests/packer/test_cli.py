@@ -19,12 +19,12 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from packer.build import Step, build
+from packer.building import Step, build
 from packer.cli import cli
 from packer.cli.params import BYTE_SIZE
 from packer.errors import NoSpaceError
 from packer.info import info
-from packer.verify import verify
+from packer.verifying import verify
 from readers.store.errors import StoreIncompleteError
 from readers.store.manifest import read_manifest
 

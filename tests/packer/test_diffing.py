@@ -7,11 +7,11 @@ import json
 import pytest
 from PIL import Image
 
-from packer.build import build
-from packer.diff import diff
-from packer.merge import merge
+from packer.building import build
+from packer.diffing import diff
+from packer.merging import merge
 from packer.recipe import Recipe
-from packer.subset import subset
+from packer.subsetting import subset
 from readers.store.errors import StoreNotFoundError
 
 NAMES = ["ant/1.png", "ant/2.png", "bee/1.png", "bee/2.png"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from packer.build import build
+from packer.building import build
 from packer.cost import estimate_costs, missing_space
 from packer.errors import BuildError, NoSpaceError
 from packer.estimate import recipe_for_target

@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from packer.build import build
+from packer.building import build
 from packer.errors import BuildError, BuildMismatchError, TargetExistsError
-from packer.merge import merge
+from packer.merging import merge
 from packer.recipe import Recipe
-from packer.verify import verify
+from packer.verifying import verify
 from readers.store.errors import ChecksumError, SchemaMismatchError, StoreError
 from readers.store.manifest import Manifest, SourceInfo, publish_manifest, read_manifest
 from readers.store.reader import open_store
@@ -24,7 +24,7 @@ from readers.store.record import RecordReader
 from readers.store.schema import Field, Schema
 from tests.store.making import make_manifest, write_shard
 
-START = f"import sys; sys.path[:] = {sys.path!r}; from packer.merge import merge\n"
+START = f"import sys; sys.path[:] = {sys.path!r}; from packer.merging import merge\n"
 
 SQUARE = Recipe(size=32, fit="stretch")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from packer.build import build
+from packer.building import build
 from packer.recipe import Recipe
 from packer.statistics import EDGES, Tally, statistics
 from readers.store.manifest import read_manifest

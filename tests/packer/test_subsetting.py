@@ -7,11 +7,11 @@ import json
 import numpy as np
 import pytest
 
-from packer.build import build
+from packer.building import build
 from packer.errors import BuildError, TargetExistsError
 from packer.recipe import Recipe
-from packer.subset import subset
-from packer.verify import verify
+from packer.subsetting import subset
+from packer.verifying import verify
 from readers.store.errors import SchemaMismatchError, UnknownKeyError
 from readers.store.manifest import read_manifest
 from readers.store.reader import open_store

@@ -15,12 +15,12 @@ import pytest
 from PIL import Image
 
 from packer import lmdb_children
-from packer.build import build
+from packer.building import build
 from packer.errors import SourceError
 from packer.recipe import Recipe
 from packer.sources import SourceOptions
-from packer.subset import subset
-from packer.verify import verify
+from packer.subsetting import subset
+from packer.verifying import verify
 from readers.store.codecs import OriginalImage
 from readers.store.errors import StoreError, StoreIncompleteError, StoreNotFoundError
 from readers.store.manifest import SourceInfo, publish_manifest, read_manifest
