@@ -46,7 +46,8 @@ from readers.store.manifest import (
 from readers.store.reader import StoreReader
 from readers.store.record import RecordLayout, RecordReader
 from readers.store.schema import Schema
-from readers.store.shard import ShardWriter, open_shard_file
+from readers.store.shard import ShardWriter
+from readers.store.shard_reader import open_shard_file
 
 _COPY_BYTES = 2**26
 _FICLONE = 0x40049409  # <linux/fs.h>: the copy shares the blocks of the file until one is written.

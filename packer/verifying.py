@@ -23,7 +23,8 @@ from readers.store.layout import MANIFEST_NAME, REJECTS_NAME
 from readers.store.manifest import digest_problem
 from readers.store.reader import StoreReader, open_store
 from readers.store.record import RecordLayout, RecordReader
-from readers.store.shard import ShardReader, file_sha256
+from readers.store.shard import file_sha256
+from readers.store.shard_reader import ShardReader
 
 Level = Literal["quick", "records", "full"]
 

@@ -26,7 +26,7 @@ from readers.store.errors import CodecError, ImageError
 from readers.store.reader import Located, StoreReader
 from readers.store.record import RecordReader
 from readers.store.schema import Field, field_bytes
-from readers.store.shard import ShardReader
+from readers.store.shard_reader import ShardReader
 from readers.view import StoreView
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from readers.selection import Selection
 from readers.store.errors import ManifestError, ShardError, StoreError
 from readers.store.manifest import Manifest
 from readers.store.reader import StoreReader, open_store
-from readers.store.shard import ShardReader
+from readers.store.shard_reader import ShardReader
 
 ImageAs = Literal["tensor", "numpy", "pil"]
 

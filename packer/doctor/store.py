@@ -27,7 +27,7 @@ from readers.store.manifest import Manifest, read_manifest
 from readers.store.reader import StoreReader
 from readers.store.record import RecordReader
 from readers.store.schema import ITEM_DTYPES, Field, Schema, field_bytes
-from readers.store.shard import ShardReader, open_shard_file
+from readers.store.shard_reader import ShardReader, open_shard_file
 
 _T = TypeVar("_T")
 

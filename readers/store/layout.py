@@ -19,6 +19,7 @@ KEYS_DB = b"keys"
 INDEX_DB = b"index"
 
 KEY_DIGEST_BYTES = 16
+IDENTITY_BYTES = 32
 PAYLOAD_ALIGNMENT_BYTES = 8
 MANIFEST_BYTES_MAX = 64 * 2**20
 """A manifest larger than this is refused before it is parsed; 100,000 shards take 25 MB."""
@@ -49,3 +50,8 @@ def digest_from_key(key: bytes) -> bytes:
     LMDB keys end at 511 bytes; paths do not.
     """
     return hashlib.blake2b(key, digest_size=KEY_DIGEST_BYTES).digest()
+
+
+def column_key(name: str) -> str:
+    """Name in `index` of a header item's array; apart from the three that are about records."""
+    return f"column.{name}"

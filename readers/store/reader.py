@@ -25,7 +25,7 @@ from readers.store.layout import MANIFEST_NAME
 from readers.store.manifest import Manifest, read_manifest
 from readers.store.mapping import FileRange
 from readers.store.record import RecordLayout
-from readers.store.shard import ShardReader, open_shard_file
+from readers.store.shard_reader import ShardReader, open_shard_file
 
 _UNKNOWN = -(2**62)
 """Place of an array that was not asked for yet."""

@@ -27,7 +27,8 @@ from readers.store.manifest import (
 from readers.store.polygons import Polygons, Runs
 from readers.store.record import RecordLayout
 from readers.store.schema import ITEM_DTYPES, Field, Kind, Schema
-from readers.store.shard import ShardReader, ShardWriter
+from readers.store.shard import ShardWriter
+from readers.store.shard_reader import ShardReader
 
 Sample = tuple[bytes, dict[str, Any]]
 """The text key of a sample and its values."""

@@ -10,9 +10,9 @@ import time
 import numpy as np
 import pytest
 
-from readers.store import shard as shard_module
+from readers.store import shard_reader
 from readers.store.layout import MANIFEST_NAME
-from readers.store.shard import ShardReader
+from readers.store.shard_reader import ShardReader
 from scripts import fuzz_store
 from scripts.fuzz_store import fuzz, make_bases, make_case, read_case
 
@@ -66,7 +66,7 @@ def test_a_check_that_is_missing_is_found(tmp_path, monkeypatch):
     """Records that leave their file are what a gather would read."""
     case = changed_case(tmp_path, b"offset", 2**40)
     assert read_case(case, tmp_path / "case", random.Random(0)).is_refused
-    monkeypatch.setattr(shard_module, "_check_extents", lambda *arguments: None)
+    monkeypatch.setattr(shard_reader, "_check_extents", lambda *arguments: None)
     with pytest.raises(AssertionError):
         read_case(case, tmp_path / "case", random.Random(0))
 

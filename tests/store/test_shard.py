@@ -27,13 +27,8 @@ from readers.store.manifest import ShardInfo
 from readers.store.npy import npy_bytes, npy_view
 from readers.store.record import RecordLayout, RecordReader, pack_record
 from readers.store.schema import Field, Schema
-from readers.store.shard import (
-    ShardReader,
-    ShardWriter,
-    check_against_lmdb,
-    file_sha256,
-    open_shard_file,
-)
+from readers.store.shard import ShardWriter, check_against_lmdb, file_sha256
+from readers.store.shard_reader import ShardReader, open_shard_file
 from tests.store.making import (
     FIXED,
     NUMBERS,
@@ -213,6 +208,38 @@ def test_many_tiny_records_of_one_shard(tmp_path):
     assert [shard.find(b"%d" % at) for at in (0, 77_777, count - 1)] == [0, 77_777, count - 1]
     assert info.bytes < 60 * 2**20
     check_against_lmdb(path, shard)
+
+
+def test_the_disk_is_told_of_what_was_written_while_more_is_made(tmp_path, monkeypatch):
+    """All but the last pieces of a shard are on their way before the sync at its end."""
+    told = []
+    fadvise = os.posix_fadvise
+
+    def listening(descriptor, start, length, advice):
+        told.append((start, length))
+        return fadvise(descriptor, start, length, advice)
+
+    monkeypatch.setattr(os, "posix_fadvise", listening)
+    schema = Schema((Field(name="a", kind="array", dtype="uint8", shape=(2**20,)),))
+    path = tmp_path / "shard-00000.lmdb"
+    writer = ShardWriter(path, RecordLayout.of(schema))
+    for at in range(30):
+        writer.add(b"%d" % at, {"a": np.full(2**20, at, np.uint8)})
+    ends = [start + length for start, length in told]
+    assert [start for start, _ in told] == [0, *ends[:-1]]
+    assert ends[-1] >= 26 * 2**20
+    shard = open_shard(path, writer.seal(), schema)
+    assert [shard.record(at)[0] for at in range(30)] == list(range(30))
+
+
+@pytest.mark.parametrize("ending", ["seal", "abort"])
+def test_a_writer_leaves_no_descriptor_open(ending, tmp_path):
+    """A build worker makes thousands of shards."""
+    before = os.listdir("/proc/self/fd")
+    writer = ShardWriter(tmp_path / "shard-00000.lmdb", RecordLayout.of(NUMBERS))
+    writer.add(b"a", {"label": 0, "weight": 1})
+    getattr(writer, ending)()
+    assert os.listdir("/proc/self/fd") == before
 
 
 def test_two_samples_of_one_key_are_refused(tmp_path):
