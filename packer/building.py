@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from packer.account import make_manifest
 from packer.cost import missing_space
-from packer.engines.local import map_tasks
+from packer.engines.local import Crew, map_tasks
 from packer.engines.worker import NO_SPACE
 from packer.errors import (
     BuildError,
@@ -135,6 +135,7 @@ def build(
     workspace = Workspace.of(out)
     was_there = os.path.lexists(out)
     with contextlib.ExitStack() as stack:
+        crew = stack.enter_context(Crew(workspace))
         if is_dataset(raw):
             if not workspace.folder.exists():
                 check_target(out, overwrite=replaces.anything)
@@ -144,6 +145,8 @@ def build(
             _check_apart(Path(raw), out)
             if not workspace.folder.exists():
                 check_target(out, overwrite=replaces.anything)
+            if os.path.exists(raw):
+                crew.start_ahead()
             scan = scan_source(Path(raw), source)
         if on_error == "fail":
             _stop_at([*scan.rejects, *scan.annotation_rejects])
@@ -152,6 +155,7 @@ def build(
             make_plan(scan, recipe),
             workspace,
             out,
+            crew,
             workers,
             scratch=scratch,
             on_error=on_error,
@@ -196,6 +200,7 @@ def _carry_out(
     plan: BuildPlan,
     workspace: Workspace,
     out: Path,
+    crew: Crew,
     workers: int,
     *,
     scratch: str | Path | None,
@@ -273,7 +278,7 @@ def _carry_out(
                 bar.say(text)
 
             if numbers:
-                map_tasks(workspace, numbers, folder, workers, on_progress, on_notice)
+                map_tasks(crew, numbers, folder, workers, on_progress, on_notice)
         on_step(Step.SHARDS_FINISHED)
         reports = _reports(workspace, plan)
         rejects = Rejects(

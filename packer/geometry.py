@@ -7,6 +7,7 @@ Affines are those of `readers.store.affine`.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +35,7 @@ class FitPlan:
     affine: Affine
 
 
+@functools.lru_cache(2**12)
 def plan_fit(
     width: int, height: int, size: int | None, fit: Fit, max_side: int | None = None
 ) -> FitPlan:
@@ -78,7 +80,9 @@ def plan_fit(
         # Only where the picture is not made a square: the size of one is at most this.
         resized = final = _scaled(width, height, max_side, max(width, height))
     offset = _middle(resized[0], final[0]), _middle(resized[1], final[1])
-    return FitPlan(resized, offset, final, fit_affine((width, height), resized, offset))
+    affine = fit_affine((width, height), resized, offset)
+    affine.flags.writeable = False  # Pictures of one size share it.
+    return FitPlan(resized, offset, final, affine)
 
 
 def _scaled(width: int, height: int, size: int, side: int) -> tuple[int, int]:

@@ -34,7 +34,7 @@ IMAGE_CODECS: dict[ImagePolicy, ImageCodec] = {
 SHARD_COUNT_AIM = 64
 """A store that would have fewer shards is cut finer, so that many build workers have work."""
 
-SHARD_BYTES_LEAST = 16 * 2**20
+SHARD_BYTES_LEAST = 4 * 2**20
 """... but no finer than this: a shard costs an open, and up to one page of waste in each tree."""
 
 

@@ -19,6 +19,8 @@ from packer.engines.worker import POSITION_BYTES
 from packer.errors import RejectedItemError, WorkerError
 from packer.workspace import Workspace
 
+_SAID_LINES, _SAID_BYTES_MAX = 5, 2**12
+
 _STOP_S = 1.0
 """How long killed workers may take to go. One that waits for a dead file server goes later."""
 
@@ -33,7 +35,7 @@ they sleep."""
 
 
 def map_tasks(
-    workspace: Workspace,
+    crew: Crew,
     numbers: Sequence[int],
     scratch: Path,
     worker_count: int,
@@ -46,7 +48,7 @@ def map_tasks(
     then has all there is. See `packer.engines.deaths` for what happens when that fails too.
 
     Args:
-        workspace: Of the build.
+        crew: What makes them; it is stopped in the end.
         numbers: The shards to make.
         scratch: Folder to write them in.
         worker_count: Build workers at once; no more than there are shards are started.
@@ -60,8 +62,11 @@ def map_tasks(
         WorkerError: A build worker met a bug, or too many died.
     """
     waiting, again = deque(numbers), deque[int]()
-    deaths = Deaths(workspace)
-    crew = _Crew(workspace, scratch)
+    deaths = Deaths(crew.workspace)
+
+    def give(worker: _Worker, number: int) -> None:
+        worker.give(scratch, number, deaths.lost_items(number))
+
     try:
         while waiting or again or crew.workers:
             for worker in [worker for worker in crew.workers if worker.number is None]:
@@ -69,7 +74,7 @@ def map_tasks(
                 if number is None:
                     crew.dismiss(worker)
                 else:
-                    worker.give(number, deaths.lost_items(number))
+                    give(worker, number)
             while (waiting and len(crew.workers) < worker_count) or (again and not crew.workers):
                 try:
                     worker = crew.start()
@@ -84,11 +89,11 @@ def map_tasks(
                     break
                 number = _next(waiting, again, crew)
                 assert number is not None
-                worker.give(number, deaths.lost_items(number))
+                give(worker, number)
             for worker in crew.ready():
                 messages = worker.messages()
                 for message in messages:
-                    _handle(message, worker, workspace, on_progress)
+                    _handle(message, worker, crew.workspace, on_progress)
                 if messages:
                     continue
                 death = crew.bury(worker)
@@ -100,7 +105,7 @@ def map_tasks(
         crew.stop()
 
 
-def _next(waiting: deque[int], again: deque[int], crew: _Crew) -> int | None:
+def _next(waiting: deque[int], again: deque[int], crew: Crew) -> int | None:
     """The shard to make next, or None when there is nothing to do for one more worker."""
     if waiting:
         return waiting.popleft()
@@ -138,16 +143,19 @@ def _error(message: dict[str, Any]) -> Exception:
     return WorkerError(f"shard {message['failed']}: {text}")
 
 
-class _Crew:
-    """The build workers that are there.
+class Crew:
+    """The build workers that are there. Leaving its context ends them, whatever they are doing.
+
+    Args:
+        workspace: Of the build; it need not be there before a worker is given a shard.
 
     Attributes:
+        workspace: Of the build.
         workers: Those that make a shard or wait for one.
     """
 
-    def __init__(self, workspace: Workspace, scratch: Path) -> None:
-        self._workspace = workspace
-        self._scratch = scratch
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
         self._started_count = 0
         self._selector = selectors.DefaultSelector()
         self._dismissed: list[_Worker] = []
@@ -156,9 +164,23 @@ class _Crew:
         self._positions = os.memfd_create("packer-positions")
         self.workers: list[_Worker] = []
 
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start_ahead(self) -> None:
+        """Start one worker before it is known what there is to do, which takes a while to find.
+
+        Starting takes it 0.25 s. Where it cannot be started, that is said once there is work.
+        """
+        with contextlib.suppress(OSError):
+            self.start()
+
     def start(self) -> _Worker:
         """One more worker."""
-        worker = _Worker(self._workspace, self._scratch, self._started_count, self._positions)
+        worker = _Worker(self.workspace, self._started_count, self._positions)
         self._started_count += 1
         self.workers.append(worker)
         self._selector.register(worker.output, selectors.EVENT_READ, worker)
@@ -188,8 +210,9 @@ class _Crew:
         self.workers.remove(worker)
 
     def stop(self) -> None:
-        """End all, whatever they are doing."""
+        """End all, whatever they are doing. Nobody may be started after it."""
         everybody = [*self.workers, *self._dismissed]
+        self.workers, self._dismissed = [], []
         for worker in everybody:
             worker.kill()
         deadline = time.monotonic() + _STOP_S
@@ -197,7 +220,9 @@ class _Crew:
             worker.wait(max(0.0, deadline - time.monotonic()))
             worker.close()
         self._selector.close()
-        os.close(self._positions)
+        if self._positions >= 0:
+            os.close(self._positions)
+            self._positions = -1
 
 
 class _Worker:
@@ -208,27 +233,29 @@ class _Worker:
         done: Items of that shard that are done.
     """
 
-    def __init__(self, workspace: Workspace, scratch: Path, turn: int, positions: int) -> None:
-        self._log = workspace.folder / f"worker-{turn}.log"
+    def __init__(self, workspace: Workspace, turn: int, positions: int) -> None:
         self._positions, self._place = positions, turn * POSITION_BYTES
-        with open(self._log, "wb") as log:
-            # What decoders print about odd files goes to the log; it is shown when the worker dies.
+        # What decoders print about odd files goes there; its end is shown when the worker dies.
+        self._log = open(os.memfd_create("packer-worker-log"), "r+b", buffering=0)  # noqa: SIM115
+        try:
             self._process = subprocess.Popen(
                 [
                     sys.executable,
                     "-c",
                     _START.format(path=sys.path),
                     workspace.folder,
-                    scratch,
                     str(positions),
                     str(self._place),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=log,
+                stderr=self._log,
                 env={**os.environ, **_ENVIRONMENT},
                 pass_fds=(positions,),
             )
+        except BaseException:
+            self._log.close()
+            raise
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._input: IO[bytes] = self._process.stdin
@@ -236,13 +263,17 @@ class _Worker:
         self.number: int | None = None
         self.done = 0
 
-    def give(self, number: int, lost: dict[int, str]) -> None:
+    def give(self, scratch: Path, number: int, lost: dict[int, str]) -> None:
         """Have it make one more shard, without the items that are lost."""
         self.number, self.done = number, 0
         os.pwrite(
             self._positions, (-1).to_bytes(POSITION_BYTES, "little", signed=True), self._place
         )
-        order = {"number": number, "lost": lost}
+        order = {
+            "scratch": os.fspath(scratch),
+            "number": number,
+            "lost": lost,
+        }
         # One that has died meanwhile says so by the end of its output.
         with contextlib.suppress(BrokenPipeError):
             self._input.write(json.dumps(order).encode() + b"\n")
@@ -266,8 +297,14 @@ class _Worker:
             number=self.number,
             position=int.from_bytes(place, "little", signed=True),
             status=status,
-            said=self._log.read_text(errors="replace").strip().splitlines()[-5:],
+            said=self._said(),
         )
+
+    def _said(self) -> list[str]:
+        """The last lines that it printed."""
+        start = max(0, os.fstat(self._log.fileno()).st_size - _SAID_BYTES_MAX)
+        text = os.pread(self._log.fileno(), _SAID_BYTES_MAX, start).decode(errors="replace")
+        return text.strip().splitlines()[-_SAID_LINES:]
 
     def dismiss(self) -> None:
         """Let it end when it likes."""
@@ -288,3 +325,4 @@ class _Worker:
         with contextlib.suppress(BrokenPipeError):
             self._input.close()
         self.output.close()
+        self._log.close()

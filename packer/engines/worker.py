@@ -1,10 +1,10 @@
 """A build worker: a process that makes one shard after the other, as it is told.
 
-Its arguments are the folders of the workspace and of the scratch, and the descriptor and the place
-in it where it keeps the position of the item that it is on, for when it dies. Line by line, as
-JSON, it is given shards on stdin: {"number": ..., "lost": {position: why it is a reject}}; and
-tells on stdout: {"done": items of this shard so far}, then {"finished": number} or
-{"failed": number, "kind": ..., "message": ...}.
+Its arguments are the folder of the workspace, and the descriptor and the place in it where it keeps
+the position of the item that it is on, for when it dies. Line by line, as JSON, it is given shards
+on stdin: {"scratch": folder, "number": ..., "lost": {position: why it is a reject}}; and tells on
+stdout: {"done": items of this shard so far}, then {"finished": number} or {"failed": number,
+"kind": ..., "message": ...}.
 A process of its own rather than a fork: the caller may hold threads, torch or CUDA, and its main
 module need not be safe to import twice. It ends with its stdin, and so with whoever started it.
 """
@@ -40,8 +40,8 @@ _OOM_SCORE = b"300"
 
 def main() -> None:
     """Work until stdin ends."""
-    workspace, scratch = Workspace(Path(sys.argv[1])), Path(sys.argv[2])
-    positions, place = int(sys.argv[3]), int(sys.argv[4])
+    workspace = Workspace(Path(sys.argv[1]))
+    positions, place = int(sys.argv[2]), int(sys.argv[3])
     # A signal for the whole group reaches the driver too, which decides.
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
@@ -53,7 +53,7 @@ def main() -> None:
     threading.Thread(target=_listen, args=(orders,), daemon=True).start()
     while True:
         order = orders.get()
-        number = order["number"]
+        scratch, number = Path(order["scratch"]), order["number"]
         lost = {int(position): reason for position, reason in order["lost"].items()}
         try:
             build_shard(workspace, number, scratch, _teller(positions, place), lost)

@@ -355,12 +355,12 @@ def _check_positions(labels: NDArray[Any], count: int) -> None:
 
 
 def _check_extents(field: Field, shape: tuple[int, ...], dtype: str) -> None:
-    expected = ", ".join("any" if side is None else str(side) for side in field.shape)
     fits = len(shape) == len(field.shape) and all(
         0 <= side <= SIDE_MAX if want is None else want == side
         for want, side in zip(field.shape, shape, strict=True)
     )
     if not fits:
+        expected = ", ".join("any" if side is None else str(side) for side in field.shape)
         raise CodecError(f"shape {tuple(shape)}, expected ({expected})")
     if dtype != field.dtype and (field.dtype is not None or dtype not in ITEM_DTYPES):
         raise CodecError(

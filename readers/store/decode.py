@@ -200,8 +200,10 @@ def decode_image(
             f"the pixels are {found[1]}x{found[0]} after turning, but the header promises "
             f"{expected[1]}x{expected[0]}; the file is damaged"
         )
+    if pixels.flags.c_contiguous and pixels.flags.writeable:
+        return pixels
     # Arrays of Pillow's are read-only, which PyTorch warns of.
-    return np.require(pixels, requirements=["C_CONTIGUOUS", "WRITEABLE"])
+    return pixels.copy()
 
 
 def upright_size(height: int, width: int, orientation: int) -> tuple[int, int]:

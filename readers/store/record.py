@@ -43,6 +43,13 @@ STRUCT_CODES = {
 }
 """What a header item of each element type is to `struct`."""
 
+_INT_BOUNDS = {
+    f"{sign}int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1)) if not sign else (0, 2**bits)
+    for sign in ("u", "")
+    for bits in (8, 16, 32, 64)
+}
+"""[low, high) of each whole-number type."""
+
 RECORD_BYTES_MAX = 2**32 - 1
 """LMDB's limit for a value, so that ends and lengths are 32-bit numbers."""
 
@@ -172,6 +179,10 @@ def _check_size(byte_count: int) -> None:
 
 def _fitting_scalar(field: Field, value: Any) -> Any:
     """The value as the Python number that is stored; of a float, the nearest that its type has."""
+    if type(value) is int and (bounds := _INT_BOUNDS.get(field.dtype or "")) is not None:
+        if not bounds[0] <= value < bounds[1]:
+            raise CodecError(f"{value!r} does not fit {field.dtype}")
+        return _checked_position(field, value)
     try:
         number = np.asarray(value)
     except (TypeError, ValueError) as error:
@@ -187,9 +198,13 @@ def _fitting_scalar(field: Field, value: Any) -> Any:
     is_near = stored.dtype.kind == "f" and not (math.isinf(kept) and math.isfinite(exact))
     if kept != exact and not is_near:
         raise CodecError(f"{value!r} does not fit {field.dtype}")
-    if field.names is not None and not 0 <= kept < len(field.names):
+    return _checked_position(field, kept)
+
+
+def _checked_position(field: Field, value: Any) -> Any:
+    if field.names is not None and not 0 <= value < len(field.names):
         raise CodecError(f"{value!r}, expected [0, {len(field.names)}): a position among its names")
-    return kept
+    return value
 
 
 class RecordReader:

@@ -25,8 +25,8 @@ from PIL import Image, ImageOps
 
 import packer
 from packer import BuildReport, Recipe, SourceOptions, building
+from packer.engines.local import Crew
 from packer.task import build_shard
-from packer.workspace import Workspace
 from readers import LMDBDataset
 from readers.store.polygons import Runs
 from tests.cases.real_sets import READ, REFUSED, RealSet, RefusedSet
@@ -57,7 +57,7 @@ def shards_made_here() -> Iterator[None]:
     """
 
     def map_here(
-        workspace: Workspace,
+        crew: Crew,
         numbers: Sequence[int],
         scratch: Path,
         worker_count: int,
@@ -68,7 +68,7 @@ def shards_made_here() -> Iterator[None]:
             with warnings.catch_warnings():
                 # A build worker prints what Pillow warns of; under pytest it would be an error.
                 warnings.simplefilter("ignore")
-                build_shard(workspace, number, scratch)
+                build_shard(crew.workspace, number, scratch)
             on_progress(0, number)
 
     with patch.object(building, "map_tasks", map_here):

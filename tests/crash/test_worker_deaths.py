@@ -45,7 +45,7 @@ class Trap:
         self._raw, self._places = raw, places
         self._number, self._times = number, times
         self._aside = raw.with_name("aside")
-        self._before: set[int] = set()
+        self._before = children()
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.killed: list[int] = []
@@ -57,7 +57,6 @@ class Trap:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 os.rename(self._raw / name, path)
                 os.mkfifo(self._raw / name)
-            self._before = children()
             self._thread.start()
 
     def _watch(self) -> None:

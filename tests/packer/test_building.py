@@ -464,6 +464,23 @@ def test_a_signal_to_a_worker_alone_is_not_its_end(tmp_path, raw, many_shards, s
     assert contents(tmp_path / "out.lmdb") == contents(shards)
 
 
+def test_the_first_worker_starts_while_the_raw_data_are_looked_through(tmp_path, raw):
+    """It is there once the plan is; where nothing comes of the build, it is gone again."""
+    seen = []
+
+    def count(step):
+        if step is Step.LOCKED:
+            seen.append(len(child_processes()))
+
+    before = len(child_processes())
+    build(raw, tmp_path / "out.lmdb", worker_count=1, on_step=count)
+    assert seen == [before + 1]
+    (tmp_path / "nothing").mkdir()
+    with pytest.raises(SourceError):
+        build(tmp_path / "nothing", tmp_path / "other.lmdb")
+    assert len(child_processes()) == before
+
+
 def test_no_more_workers_than_shards_are_started(tmp_path, raw):
     """Ten cores are no reason to start ten interpreters for one shard."""
     seen = []

@@ -180,10 +180,10 @@ def test_sizes_are_read_as_people_write_them(text, byte_count):
 
 @pytest.fixture(scope="module")
 def large_raw(tmp_path_factory):
-    """Pictures that take 12 MB as pixels and a few KB as files."""
+    """Pictures that take 17 MB as pixels, no two in one shard, and a few KB as files."""
     folder = tmp_path_factory.mktemp("large") / "raw"
     folder.mkdir()
-    Image.new("RGB", (1000, 1000), (9, 8, 7)).save(folder / "0.png")
+    Image.new("RGB", (1200, 1200), (9, 8, 7)).save(folder / "0.png")
     for number in range(1, 4):
         os.link(folder / "0.png", folder / f"{number}.png")
     return folder
@@ -222,7 +222,7 @@ def test_a_store_that_will_not_fit_is_refused_before_any_work(small_disk, large_
     """The target, what is needed, what is free, and what to do; nothing is left on the disk."""
     before = listing(large_raw)
     done = packer("build", large_raw, small_disk / "out.lmdb")
-    check_is_one_line_about(done, str(small_disk / "out.lmdb"), "take about 12,6", "4,1", "--size")
+    check_is_one_line_about(done, str(small_disk / "out.lmdb"), "take about 18,1", "4,1", "--size")
     assert listing(large_raw) == before
     assert list(small_disk.iterdir()) == []
 
@@ -272,7 +272,7 @@ def test_a_limit_on_file_sizes_is_told_in_one_line(tmp_path, large_raw, packer):
         resource.setrlimit(resource.RLIMIT_FSIZE, (4 * 2**20, 4 * 2**20))
 
     done = packer("build", large_raw, out, preexec_fn=limit)
-    check_is_one_line_about(done, str(out), "File too large", "ulimit -f", "12,0")
+    check_is_one_line_about(done, str(out), "File too large", "ulimit -f", "17,2")
     assert listing(large_raw) == before
     with pytest.raises(StoreIncompleteError):
         read_manifest(out)

@@ -64,14 +64,14 @@ def test_a_plan_is_the_same_each_time_and_covers_all_items(byte_counts):
 
 
 def test_a_small_store_is_not_cut_and_a_large_one_is_cut_for_many_workers():
-    """16 MiB a shard at least, unless asked for less; about 64 shards, up to the largest size."""
+    """4 MiB a shard at least, unless asked for less; about 64 shards, up to the largest size."""
     original = Recipe(image="original")
-    assert len(make_plan(scan_of([2**20] * 15), original).cuts) == 1
-    assert len(make_plan(scan_of([2**20] * 640), original).cuts) == 43
+    assert len(make_plan(scan_of([2**20] * 3), original).cuts) == 1
+    assert len(make_plan(scan_of([2**20] * 128), original).cuts) == 43
     assert len(make_plan(scan_of([2**28] * 64), original).cuts) == 64
     small = Recipe(image="original", shard_bytes_max=2**20)
     assert len(make_plan(scan_of([2**19 - 200] * 16), small).cuts) == 8
-    assert SHARD_BYTES_LEAST == 2**24
+    assert SHARD_BYTES_LEAST == 2**22
 
 
 @pytest.mark.parametrize("fit", ["letterbox", "stretch", "crop"])

@@ -99,7 +99,7 @@ def test_a_large_subset_is_cut_into_shards_and_found_in_all(shards, tmp_path):
 
 def test_classes_of_objects_are_those_of_any_of_them(tmp_path):
     """An image is taken with all its objects, those of other classes too."""
-    from tests.packer.test_merge import object_store
+    from tests.packer.test_merging import object_store
 
     store = object_store(tmp_path / "a", "a", ("x", "y", "z"), ("train",), count=12)
     reader = RecordReader(open_store(store).layout, ["key", "labels"])
