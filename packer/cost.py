@@ -23,9 +23,10 @@ from packer.arrange import arranged
 from packer.errors import BuildError
 from packer.estimate import Estimator, recipe_for_target, store_bytes
 from packer.prepare import Prepared
-from packer.read_ahead import THREAD_COUNT, read_files
+from packer.read_ahead import read_files
 from packer.recipe import LOSSY_POLICIES, ImagePolicy, Recipe
 from packer.sampling import Sampled
+from packer.slow_storage import THREAD_COUNT
 from packer.sources import SourceOptions, scan_source
 from packer.wording import size_text, time_text
 from readers.machine import core_count, memory

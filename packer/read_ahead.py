@@ -1,10 +1,4 @@
-"""The raw files of one item after the other, read ahead by threads where storage is slow.
-
-On a file server each open, stat and read is a round trip. One reader spends its time waiting.
-Threads that read ahead wait at the same time. Where files come at once (a local disk, the page
-cache), handing them over would cost more than it saves, so threads start when reading is seen to
-be slow.
-"""
+"""The raw files of one item after the other, read ahead by threads where storage is slow."""
 
 from __future__ import annotations
 
@@ -16,22 +10,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeAlias
 
 from packer.raw_files import RawFileError, read_raw_file
+from packer.slow_storage import THREAD_COUNT, Pace
 from packer.sources.items import RawFile, RawItem
-
-THREAD_COUNT = 16
-"""Reads at once of one task. At 10 ms a call they get 107 files a second, where one reader gets
-13."""
 
 AHEAD_BYTES_MAX = 2**26
 """Bytes of files that wait to be used, of one task: what bounds a build worker's memory."""
 
 _AHEAD_COUNT_MAX = 4 * THREAD_COUNT
-
-_SLOW_S = 0.001
-"""Mean time of reading an item from which threads pay: handing one over takes 0.05 ms."""
-
-_WEIGHT = 0.2
-"""Of the newest item in that mean, so that one slow read among quick ones starts no threads."""
 
 DIGEST_BYTES = 16
 
@@ -97,7 +82,7 @@ class ReadAhead:
         self._root = root
         self._items = items
         self._skipped = skipped
-        self._mean_s = 0.0
+        self._pace = Pace()
         self._pool: ThreadPoolExecutor | None = None
         self._waiting: deque[tuple[int, int, Future[Files]]] = deque()
         self._waiting_bytes = 0
@@ -121,8 +106,8 @@ class ReadAhead:
         if self._pool is None:
             started = time.monotonic()
             files = read_files(self._root, self._items[position])
-            self._mean_s += _WEIGHT * (time.monotonic() - started - self._mean_s)
-            if self._mean_s > _SLOW_S:
+            self._pace.add(time.monotonic() - started)
+            if self._pace.is_slow:
                 self._pool = ThreadPoolExecutor(THREAD_COUNT, thread_name_prefix="read-ahead")
                 self._next = position + 1
             return files

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from packer.errors import SourceError
 from packer.sources.items import Ignored, Reject
+from packer.sources.listing import FolderLister
 
 # Content decides the decoder, not the name. HEIC and JPEG XL are pictures too, although not every
 # installation decodes them: so they are rejected by name, and not passed over as "not a picture".
@@ -146,17 +147,19 @@ def walk(raw: Path, annotation_extensions: tuple[bytes, ...] = ()) -> Tree:
     pending: list[tuple[bytes, tuple[tuple[int, int], ...]]] = [
         (b"", ((root_status.st_dev, root_status.st_ino),))
     ]
-    while pending:
-        path, above = pending.pop()
-        children = _list_folder(root, path, tree, annotation_extensions)
-        entered: list[tuple[bytes, tuple[tuple[int, int], ...]]] = []
-        for child, status in children:
-            identity = (status.st_dev, status.st_ino)
-            if identity in above:
-                tree.ignored.add(LINK_LOOP, readable_path(child))
-            else:
-                entered.append((child, (*above, identity)))
-        pending += reversed(entered)
+    with FolderLister(root, wants_stat=True) as lister:
+        while pending:
+            path, above = pending.pop()
+            children = _list_folder(root, path, lister, tree, annotation_extensions)
+            entered: list[tuple[bytes, tuple[tuple[int, int], ...]]] = []
+            for child, status in children:
+                identity = (status.st_dev, status.st_ino)
+                if identity in above:
+                    tree.ignored.add(LINK_LOOP, readable_path(child))
+                else:
+                    entered.append((child, (*above, identity)))
+            pending += reversed(entered)
+            lister.ahead(path for path, _ in reversed(pending))
     return tree
 
 
@@ -169,17 +172,18 @@ def unreadable_folder(raw: Path, error: OSError) -> SourceError:
 
 
 def _list_folder(
-    root: bytes, path: bytes, tree: Tree, annotation_extensions: tuple[bytes, ...]
+    root: bytes,
+    path: bytes,
+    lister: FolderLister,
+    tree: Tree,
+    annotation_extensions: tuple[bytes, ...],
 ) -> list[tuple[bytes, os.stat_result]]:
     """Sort one folder's entries into the tree, and return its folders."""
     folder = tree.folders[path] = Folder()
     prefix = path + b"/" if path else b""
     children: list[tuple[bytes, os.stat_result]] = []
     try:
-        # Sorted, since the order of a directory differs between machines, and it decides which
-        # ignored files are given as examples.
-        with os.scandir(os.path.join(root, path)) as listing:
-            entries = sorted(listing, key=_entry_name)
+        entries = lister.entries(path)
     except OSError as error:
         folder.reject_count += 1
         reason = f"the folder cannot be listed: {error.strerror}"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from packer.sources.listing import FolderLister
 from packer.sources.walk import is_picture_name, readable_path, skip_reason, unreadable_folder
 
 # What to look at. Names are read in full, since one annotation file among 100,000 pictures decides;
@@ -75,24 +76,32 @@ def look_at(raw: Path) -> Look:
         SourceError: The folder itself cannot be listed.
     """
     root = os.fsencode(raw)
-    try:
-        look = Look(root, [list_folder(root, b"")])
-    except OSError as error:
-        raise unreadable_folder(raw, error) from error
+    with FolderLister(root, wants_stat=False) as lister:
+        try:
+            look = Look(root, [_listing(lister, b"")])
+        except OSError as error:
+            raise unreadable_folder(raw, error) from error
+        _look_below(look, lister)
+    look.has_pictures = any(listing.pictures for listing in look.listings) or holds_pictures(root)
+    return look
+
+
+def _look_below(look: Look, lister: FolderLister) -> None:
+    """Add the listings of the levels below the first."""
     level = look.listings[:]
     for depth in range(1, LEVELS + 1):
         maximum = LEVEL1_FOLDERS_MAX if depth == 1 else LEVEL2_FOLDERS_MAX
         below = []
         for listing in level:
-            for name in listing.folders[:maximum]:
+            paths = list(map(listing.join, listing.folders[:maximum]))
+            for at, path in enumerate(paths):
+                lister.ahead(paths[at:])
                 try:
-                    below.append(_list_below(root, listing.join(name)))
+                    below.append(_list_below(lister, path))
                 except OSError:
-                    look.unreadable.append(listing.join(name))
+                    look.unreadable.append(path)
         look.listings += below
         level = below
-    look.has_pictures = any(listing.pictures for listing in look.listings) or holds_pictures(root)
-    return look
 
 
 def holds_pictures(folder: bytes) -> bool:
@@ -117,20 +126,22 @@ def holds_pictures(folder: bytes) -> bool:
 
 def list_folder(root: bytes, path: bytes) -> Listing:
     """The names in one folder; raises OSError when it cannot be listed."""
+    with FolderLister(root, wants_stat=False) as lister:
+        return _listing(lister, path)
+
+
+def _listing(lister: FolderLister, path: bytes) -> Listing:
     listing = Listing(path)
-    with os.scandir(os.path.join(root, path)) as entries:
-        for entry in entries:
-            name = entry.name
-            if skip_reason(name) is not None:
-                continue
-            if _is_folder(entry):
-                listing.folders.append(name)
-            elif is_picture_name(name):
-                listing.pictures.append(name)
-            else:
-                listing.files.append(name)
-    for names in (listing.pictures, listing.files, listing.folders):
-        names.sort()
+    for entry in lister.entries(path):
+        name = entry.name
+        if skip_reason(name) is not None:
+            continue
+        if _is_folder(entry):
+            listing.folders.append(name)
+        elif is_picture_name(name):
+            listing.pictures.append(name)
+        else:
+            listing.files.append(name)
     return listing
 
 
@@ -165,13 +176,13 @@ def _is_folder(entry: os.DirEntry[bytes]) -> bool:
         return False  # A link in a circle; the walk names it.
 
 
-def _list_below(root: bytes, path: bytes) -> Listing:
+def _list_below(lister: FolderLister, path: bytes) -> Listing:
     """The listing of a folder, or of the first below that holds more than one other folder."""
-    listing = list_folder(root, path)
+    listing = _listing(lister, path)
     for _ in range(WRAPPERS_MAX):
         if listing.pictures or listing.files or len(listing.folders) != 1:
             break
-        listing = list_folder(root, listing.join(listing.folders[0]))
+        listing = _listing(lister, listing.join(listing.folders[0]))
     return listing
 
 
