@@ -22,8 +22,9 @@ from packer.sampling import ENCODED_COUNT, HEADER_COUNT, Sampled, sample_of
 from packer.sources.items import Scan
 from packer.wording import size_text
 from readers.machine import core_count
-from readers.store.decode import read_header, upright_size
 from readers.store.errors import ImageError
+from readers.store.image_header import read_header
+from readers.store.orientation import upright_size
 
 CHANNEL_COUNTS = {"rgb": 3, "gray": 1, "rgba": 4, "unchanged": None}
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from packer.jpeg_quality import jpeg_quality
 from packer.recipe import ColorMode, Recipe
-from readers.store.decode import ImageHeader
 from readers.store.errors import ImageError
+from readers.store.image_header import ImageHeader
 
 Form = Literal["raw", "jpeg", "png", "webp", "original"]
 

@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packer.geometry import FitPlan
-from readers.store.decode import ImageHeader, read_header, turn_upright, upright_size
 from readers.store.errors import ImageError
+from readers.store.image_header import ImageHeader, read_header
+from readers.store.orientation import turn_upright, upright_size
 from readers.store.schema import Field
 
 Color: TypeAlias = tuple[int, int, int]

@@ -14,8 +14,10 @@ from packer.recipe import Recipe
 from packer.scaling import reduction, scaled
 from readers.store.affine import compose
 from readers.store.codecs import dtype_name
-from readers.store.decode import ImageHeader, decode_image, in_mode, read_header, upright_size
+from readers.store.decode import decode_image, in_mode
 from readers.store.errors import ImageError
+from readers.store.image_header import ImageHeader, read_header
+from readers.store.orientation import upright_size
 
 PAD_GRAY = 114
 """What "letterbox" pads with: the gray that detectors are commonly trained on, 114 of 255."""

@@ -26,7 +26,7 @@ from packer.errors import BuildError, BuildMismatchError, NoSpaceError
 from packer.parallel import map_threads
 from packer.plan import facts_that_differ
 from packer.publish import check_target, publish_folder
-from packer.report import content_sha256
+from packer.report import class_counts, content_sha256
 from packer.rewrite import Rewriter
 from packer.scratch import scratch_folder
 from packer.store_keys import KEY_FIELD, key_bytes
@@ -271,9 +271,7 @@ def _report(out: Path, parts: Sequence[Part], started: float) -> RepackReport:
         bytes=sum(shard.bytes for shard in manifest.shards),
         shard_count=len(manifest.shards),
         kept_shard_count=sum(part.indices is None for part in parts),
-        classes=dict(
-            zip(manifest.classes, manifest.statistics.get("class_counts", ()), strict=False)
-        ),
+        classes=class_counts(manifest),
         splits=manifest.splits,
         seconds=time.monotonic() - started,
         content_sha256=content_sha256(manifest),

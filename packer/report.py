@@ -154,13 +154,17 @@ def make_report(
         seconds=seconds,
         images_per_s=done / seconds,
         worker_count=workers,
-        classes=dict(
-            zip(manifest.classes, manifest.statistics.get("class_counts", ()), strict=False)
-        ),
+        classes=class_counts(manifest),
         splits=manifest.splits,
         content_sha256=content_sha256(manifest),
         notes=[*manifest.source.notes, *notices],
     )
+
+
+def class_counts(manifest: Manifest) -> dict[str, int]:
+    """Class name -> samples, or objects where a sample has many; empty where nothing is counted."""
+    counts = manifest.statistics.get("class_counts", ())
+    return dict(zip(manifest.classes, counts, strict=False))
 
 
 def content_sha256(manifest: Manifest) -> str:

@@ -58,11 +58,13 @@ SOURCE_OPTIONS = (
         default=SourceOptions.voc_origin,
         show_default=True,
         help="The first pixel of Pascal VOC's coordinates. auto is 1, the official rule, unless "
-        "one is "
-        "0.",
+        "one is 0.",
     ),
 )
 """How RAW is read; see `source_options`."""
+
+SOURCE_NAMES = ("format_name", "root", "classes", "split", "task", "label_is_index", "voc_origin")
+"""What the values of `SOURCE_OPTIONS` are called."""
 
 RECIPE_OPTIONS = (
     click.option(
@@ -97,10 +99,8 @@ RECIPE_OPTIONS = (
         default=_DEFAULTS.image,
         show_default=True,
         help="How images are stored: raw decodes them now; jpeg, png and webp encode them; "
-        "original keeps "
-        "the files' bytes; smart is raw up to --raw-below, else JPEG; proportion is raw for "
-        "--raw-share, "
-        "else JPEG. Files that need no change are never encoded again.",
+        "original keeps the files' bytes; smart is raw up to --raw-below, else JPEG; proportion is "
+        "raw for --raw-share, else JPEG. Files that need no change are never encoded again.",
     ),
     click.option(
         "--quality",
@@ -174,14 +174,6 @@ RECIPE_OPTIONS = (
     ),
 )
 """What the store holds: the settings of a `Recipe`, by name."""
-
-
-SOURCE_NAMES = (
-    *("format_name", "root", "classes", "split"),
-    *("task", "label_is_index", "voc_origin"),
-)
-"""What
-the values of `SOURCE_OPTIONS` are called."""
 
 
 def with_options(

@@ -119,7 +119,8 @@ class _Original:
         return (*items, value.orientation), value.data
 
     def decode(self, field: Field, items: Items, payload: memoryview) -> NDArray[Any]:
-        from readers.store.decode import decode_image, read_header
+        from readers.store.decode import decode_image
+        from readers.store.image_header import read_header
 
         *items_of_pixels, orientation = items
         size, dtype = _recorded_shape(field, items_of_pixels)

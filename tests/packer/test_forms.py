@@ -15,8 +15,9 @@ from packer.forms import drawn, encoded, form_of
 from packer.jpeg_quality import jpeg_quality
 from packer.prepare import prepare_image, prepare_pixels
 from packer.recipe import Recipe
-from readers.store.decode import decode_image, read_header
+from readers.store.decode import decode_image
 from readers.store.errors import ImageError
+from readers.store.image_header import read_header
 
 
 def photo(height: int = 60, width: int = 80, channel_count: int = 3) -> NDArray[np.uint8]:

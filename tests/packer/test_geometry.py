@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from packer.geometry import fit_affine, orientation_affine, plan_fit
 from readers.store.affine import compose, invert
-from readers.store.decode import turn_upright, upright_size
+from readers.store.orientation import turn_upright, upright_size
 
 FITS = ("short", "long", "letterbox", "stretch", "crop")
 

@@ -18,8 +18,8 @@ from packer.geometry import plan_fit
 from packer.masks import NO_COLOR, distinct, place_mask, read_mask
 from packer.prepare import prepare_image
 from packer.recipe import Recipe
-from readers.store.decode import turn_upright
 from readers.store.errors import ImageError
+from readers.store.orientation import turn_upright
 from readers.store.schema import Field
 
 LIMIT = 10_000

@@ -13,8 +13,9 @@ from PIL import Image
 from packer.prepare import prepare_image
 from packer.recipe import Recipe
 from readers.store.affine import invert
-from readers.store.decode import decode_image, read_header
+from readers.store.decode import decode_image
 from readers.store.errors import ImageError
+from readers.store.image_header import read_header
 
 FITS = ("short", "long", "letterbox", "stretch", "crop")
 WIDTH, HEIGHT = 90, 60

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from readers.store.codecs import OriginalImage
-from readers.store.decode import turn_upright, upright_size
 from readers.store.layout import shard_name
 from readers.store.manifest import (
     FormatVersion,
@@ -24,6 +23,7 @@ from readers.store.manifest import (
     SourceInfo,
     publish_manifest,
 )
+from readers.store.orientation import turn_upright, upright_size
 from readers.store.polygons import Polygons, Runs
 from readers.store.record import RecordLayout
 from readers.store.schema import ITEM_DTYPES, Field, Kind, Schema

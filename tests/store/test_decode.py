@@ -7,116 +7,32 @@ import io
 import struct
 import subprocess
 import sys
-import threading
-import warnings
-import zlib
 from contextlib import suppress
-from typing import Any
 
 import cv2
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from PIL import Image
 
-from readers.store.decode import (
-    MODES,
-    ImageHeader,
-    decode_image,
-    read_header,
-    turn_upright,
-    upright_size,
-)
+from readers.store.decode import MODES, decode_image
 from readers.store.errors import ImageError
-
-HEIGHT, WIDTH = 12, 20
-LIMIT = 10**6
-
-TURNS = {
-    1: lambda a: a,
-    2: lambda a: a[:, ::-1],
-    3: lambda a: a[::-1, ::-1],
-    4: lambda a: a[::-1],
-    5: lambda a: a.transpose(1, 0, 2),
-    6: lambda a: a[::-1].transpose(1, 0, 2),
-    7: lambda a: a[::-1, ::-1].transpose(1, 0, 2),
-    8: lambda a: a[:, ::-1].transpose(1, 0, 2),
-}
-"""EXIF's eight orientations in numpy: where row 0 and column 0 of the file are to be seen."""
-
-
-def noise(channel_count: int, dtype: type = np.uint8) -> NDArray[Any]:
-    """(HEIGHT, WIDTH, channel) of every value alike, the same in every run."""
-    top = int(np.iinfo(dtype).max) + 1
-    return np.random.default_rng(5).integers(0, top, (HEIGHT, WIDTH, channel_count)).astype(dtype)
-
-
-def smooth() -> NDArray[Any]:
-    """A colour gradient (96, 128, 3) uint8 that JPEG keeps well."""
-    y, x = np.mgrid[0:96, 0:128]
-    return np.stack([x * 2, y * 2, 255 - x - y], axis=2).astype(np.uint8)
-
-
-def saved(pixels: NDArray[Any] | Image.Image, format: str, **options: Any) -> bytes:
-    if isinstance(pixels, np.ndarray):
-        pixels = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
-    file = io.BytesIO()
-    pixels.save(file, format, **options)
-    return file.getvalue()
-
-
-def decoded(data: bytes, mode: str = "rgb") -> NDArray[Any]:
-    return decode_image(data, mode, read_header(data, pixels_max=LIMIT))
-
-
-def exif(orientation: int) -> Image.Exif:
-    block = Image.Exif()
-    block[0x0112] = orientation
-    return block
-
-
-def png(pixels: NDArray[Any], color_type: int, bits: int, *chunks: tuple[bytes, bytes]) -> bytes:
-    """A PNG of what Pillow cannot write; `chunks` stand before the pixels."""
-    rows = pixels.astype(">u2" if bits == 16 else np.uint8).reshape(len(pixels), -1)
-    if bits < 8:
-        rows = np.packbits(
-            np.unpackbits(rows[..., None], axis=2)[..., 8 - bits :].reshape(len(rows), -1), axis=1
-        )
-    lines = b"".join(b"\0" + row.tobytes() for row in rows)
-    head = struct.pack(">IIBBBBB", pixels.shape[1], pixels.shape[0], bits, color_type, 0, 0, 0)
-    parts = [(b"IHDR", head), *chunks, (b"IDAT", zlib.compress(lines)), (b"IEND", b"")]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-        for kind, body in parts
-    )
-
-
-def tiff(
-    pixels: NDArray[Any], bits: int, orientation: int, stored: bytes | None = None, extra: int = 2
-) -> bytes:
-    """An uncompressed TIFF of what Pillow cannot write; `extra` 2 is alpha, 0 filler."""
-    height, width, count = pixels.shape
-    body = pixels.astype(f"<u{(bits + 7) // 8}").tobytes() if stored is None else stored
-    tags = [
-        (256, 4, 1, width),
-        (257, 4, 1, height),
-        (258, 3, count, bits if count == 1 else 8),
-        (259, 3, 1, 1),
-        (262, 3, 1, 2 if count >= 3 else 1),
-        (273, 4, 1, 16),
-        (274, 3, 1, orientation),
-        (277, 3, 1, count),
-        (278, 4, 1, height),
-        (279, 4, 1, len(body)),
-    ]
-    if count == 4:
-        tags.append((338, 3, 1, extra))
-    directory = struct.pack("<H", len(tags)) + b"".join(struct.pack("<HHII", *tag) for tag in tags)
-    head = b"II*\0" + struct.pack("<I", 16 + len(body)) + struct.pack("<4H", *[bits] * 4)
-    return head + body + directory + struct.pack("<I", 0)
-
+from readers.store.image_header import read_header
+from readers.store.orientation import upright_size
+from tests.store.pictures import (
+    HEIGHT,
+    LIMIT,
+    TURNS,
+    WIDTH,
+    decoded,
+    exif,
+    noise,
+    png,
+    saved,
+    smooth,
+    tiff,
+)
 
 # Pixels.
 
@@ -325,16 +241,6 @@ def test_a_depth_that_nobody_reads_whole_is_refused_unchanged_and_scaled_otherwi
         decoded(data, "unchanged")
 
 
-@pytest.mark.parametrize(
-    ("dtype", "words"), [(np.float32, "floating-point"), (np.int32, "32-bit or signed")]
-)
-def test_pixels_without_a_known_white_are_refused_by_name(dtype, words):
-    """Float and 32-bit files have no range that could be scaled; guessing one would be silent."""
-    data = saved(Image.fromarray(np.ones((4, 4), dtype)), "TIFF")
-    with pytest.raises(ImageError, match=words):
-        read_header(data, pixels_max=LIMIT)
-
-
 # Orientation.
 
 
@@ -379,37 +285,6 @@ def test_a_jpeg_is_turned_upright_exactly_once(orientation, is_gray):
     assert np.array_equal(decoded(data + b"trailer", "unchanged"), expected)
 
 
-@pytest.mark.parametrize("channel_count", [1, 2, 3, 4])
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_turning_moves_pixels_and_keeps_channels(channel_count, dtype, orientation):
-    """Every kind of array that a decoder returns can be turned."""
-    pixels = noise(channel_count, dtype)
-    turned = turn_upright(pixels, orientation)
-    assert turned.dtype == dtype
-    assert np.array_equal(turned, TURNS[orientation](pixels))
-
-
-@pytest.mark.parametrize(
-    "block",
-    [
-        b"Exif\0\0",
-        b"Exif\0\0II*\0",
-        b"Exif\0\0" + b"\xff" * 40,
-        b"Exif\0\0MM\0*\0\0",
-        b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x09\0\0\0\0\0\0\0",  # Says 9.
-        b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\0\0\0\0\0\0\0\0",  # Says 0.
-        b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x02\0\x02\0\0\x006\0\0\0\0\0\0\0",  # Says "6".
-    ],
-)
-@pytest.mark.parametrize("format", ["JPEG", "PNG"])
-def test_a_damaged_exif_block_is_the_same_as_none(block, format):
-    """The pixels are fine; an empty or broken block must not cost the picture."""
-    data = saved(smooth(), format, exif=block)
-    assert read_header(data, pixels_max=LIMIT).orientation == 1
-    assert np.array_equal(decoded(data), decoded(saved(smooth(), format)))
-
-
 # Several pictures in one file.
 
 
@@ -439,36 +314,6 @@ def test_the_first_picture_of_a_16_bit_animation_is_not_black():
 
 
 # What is refused, and in which words.
-
-
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        (b"", r"the file is empty \(0 bytes\)"),
-        (b"\n<!DOCTYPE html><html>", "looks like an HTML page"),
-        (b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer: get the file with"),
-        (bytes(5000), "the first 256 bytes are all zero"),
-        (b"hello, this is text", r"starts with b'hello, this is t'; pictures that are read: JPEG"),
-        (b"\xff\xd8\xff", "damaged JPEG file"),
-        (saved(smooth(), "WEBP")[:300], "truncated WEBP file: 300 bytes of [0-9]+"),
-        (b"\x89PNG\r\n\x1a\n" + b"x" * 50, "damaged PNG file: Truncated File Read"),
-    ],
-)
-def test_what_is_no_picture_is_refused_with_what_it_looks_like(data, words):
-    """An empty file, a web page and a broken picture need different repairs."""
-    with pytest.raises(ImageError, match=words):
-        read_header(data, pixels_max=LIMIT)
-
-
-def test_heic_names_the_extra_that_it_needs(monkeypatch):
-    """A phone's photos must not be called broken."""
-    monkeypatch.setitem(sys.modules, "pillow_heif", None)  # As if it were not installed.
-    for brand in (b"heic", b"heix", b"mif1"):
-        data = b"\0\0\0\x18ftyp" + brand + b"\0\0\0\0" + brand + b"heic"
-        with pytest.raises(
-            ImageError, match="HEIC pictures need pillow-heif: install the extra named heif"
-        ):
-            read_header(data, pixels_max=LIMIT)
 
 
 WHOLE = {
@@ -514,47 +359,6 @@ def test_no_bytes_raise_anything_but_an_image_error(data, start):
         assert decoded(start + data).ndim == 3
 
 
-def claim(width: int, height: int) -> bytes:
-    """A small PNG whose header promises width x height pixels."""
-    data = png(np.zeros((1, 1, 1)), 0, 8)
-    body = struct.pack(">II", width, height) + data[24:29]
-    return data[:16] + body + struct.pack(">I", zlib.crc32(b"IHDR" + body)) + data[33:]
-
-
-def test_a_header_that_promises_too_much_is_refused_unread():
-    """The limit is ours alone: both sides of Pillow's own, and its guard is put back."""
-    message = "60000x60000 pixels is over the limit of 268435456 pixels; raise it with --max-pixels"
-    before = Image.MAX_IMAGE_PIXELS
-    with pytest.raises(ImageError) as caught:
-        read_header(claim(60000, 60000), pixels_max=2**28)
-    assert str(caught.value) == message
-    header = read_header(claim(60000, 60000), pixels_max=60000 * 60000)
-    assert (header.width, header.height) == (60000, 60000)
-    with pytest.raises(ImageError, match=r"^20x12 pixels is over the limit of 239 pixels"):
-        read_header(saved(noise(3), "PNG"), pixels_max=239)
-    assert before == Image.MAX_IMAGE_PIXELS
-
-
-@pytest.mark.parametrize("format", ["PNG", "GIF", "TIFF"])
-def test_pillows_own_limit_neither_counts_nor_is_lost(format, monkeypatch):
-    """A user may have set it low for his own code; it guards that, not us."""
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
-    gray = saved(noise(1), format)
-    assert np.array_equal(decoded(gray, "gray"), noise(1))
-    assert Image.MAX_IMAGE_PIXELS == 10
-
-
-def test_a_tile_larger_than_the_limit_is_refused():
-    """A TIFF takes memory for whole tiles, however small its picture."""
-    data = bytearray(tiff(noise(1), 8, 1))
-    strip = data.index(struct.pack("<HHI", 277, 3, 1))
-    # SamplesPerPixel may be left out; RowsPerStrip and StripByteCounts become tile sides.
-    struct.pack_into("<HHII", data, strip, 322, 4, 1, 60000)
-    struct.pack_into("<HHII", data, strip + 12, 323, 4, 1, 60000)
-    with pytest.raises(ImageError, match="a tile of 60000x60000 pixels is over the limit"):
-        read_header(bytes(data), pixels_max=LIMIT)
-
-
 def test_pixels_that_are_not_the_headers_are_refused():
     """A record's header and bytes may have been mixed up, or the file tells two sizes."""
     data = saved(smooth(), "JPEG")
@@ -578,53 +382,7 @@ def test_an_unknown_mode_is_a_wrong_argument():
         decode_image(data, "bgr", read_header(data, pixels_max=LIMIT))
 
 
-# Manners.
-
-
-def test_nothing_is_warned_of_and_the_filters_stay():
-    """One line per picture would bury what matters; a user's own filters are not ours to change."""
-    palette = Image.new("P", (4, 4))
-    palette.putpalette([1, 2, 3, 4, 5, 6])
-    odd = [
-        saved(palette, "PNG", transparency=bytes([255, 7])),
-        saved(smooth(), "JPEG", exif=b"Exif\0\0II*\0\x08\0\0\0\xff\xff" + b"\x12\x01" * 9),
-        claim(12000, 12000),  # Large enough for Pillow to warn.
-    ]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        before = list(warnings.filters)
-        for data in odd:
-            header = read_header(data, pixels_max=2**28)
-            if header.width < 1000:
-                decode_image(data, "rgba", header)
-        assert list(warnings.filters) == before
-    assert [str(w.message) for w in caught] == []
-
-
-def test_threads_decode_at_the_same_time():
-    """Loader threads share one process: what one sets aside must not disturb the others."""
-    files = [saved(noise(3), "PNG"), saved(noise(3), "BMP"), claim(60000, 60000)]
-    before = list(warnings.filters), Image.MAX_IMAGE_PIXELS
-    wrong: list[object] = []
-
-    def work(number: int) -> None:
-        for i in range(60):
-            data = files[(i + number) % 3]
-            try:
-                if not np.array_equal(decoded(data), noise(3)):
-                    wrong.append((i, number))
-            except ImageError as error:
-                if "60000x60000" not in str(error):
-                    wrong.append(error)
-
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=60)
-        assert not thread.is_alive()
-    assert wrong == []
-    assert (list(warnings.filters), Image.MAX_IMAGE_PIXELS) == before
+# Importing.
 
 
 def test_importing_it_loads_no_decoder():
@@ -636,57 +394,7 @@ def test_importing_it_loads_no_decoder():
     assert done.stdout.strip() == "set()"
 
 
-def test_a_header_says_what_is_in_the_file():
-    """All of it, for the plainest file."""
-    assert read_header(saved(noise(3), "PNG"), pixels_max=LIMIT) == ImageHeader(
-        format="PNG",
-        width=WIDTH,
-        height=HEIGHT,
-        mode="RGB",
-        orientation=1,
-        frame_count=1,
-        bit_depth=8,
-    )
-
-
-# Reduced JPEGs, and headers that are read without Pillow.
-
-
-@pytest.mark.parametrize(
-    "options", [{}, {"progressive": True}, {"subsampling": 0}, {"optimize": 1}]
-)
-@pytest.mark.parametrize("mode", ["RGB", "L"])
-@pytest.mark.parametrize("size", [(1, 1), (7, 300), (500, 375)])
-def test_a_plain_jpeg_has_the_header_that_pillow_reads(options, mode, size):
-    """A segment that only Pillow reads leaves it the choice; both must say the same."""
-    stream = io.BytesIO()
-    Image.new(mode, size, 77).save(stream, "JPEG", **options)
-    data = stream.getvalue()
-    stranger = data[:2] + b"\xff\xed\0\4ab" + data[2:]
-    assert read_header(data, pixels_max=LIMIT) == read_header(stranger, pixels_max=LIMIT)
-    assert read_header(data, pixels_max=LIMIT).width == size[0]
-
-
-@pytest.mark.parametrize("mode", ["CMYK", "YCbCr"])
-def test_jpegs_of_other_colours_are_left_to_pillow(mode):
-    """Adobe's marker and four channels mean more than their number."""
-    stream = io.BytesIO()
-    Image.new(mode, (8, 6)).save(stream, "JPEG")
-    assert read_header(stream.getvalue(), pixels_max=LIMIT).mode == (
-        "CMYK" if mode == "CMYK" else "RGB"
-    )
-
-
-def test_a_plain_jpeg_over_the_limit_or_cut_is_refused_as_ever():
-    """With the size, or the damage, in the message."""
-    stream = io.BytesIO()
-    Image.new("RGB", (200, 100)).save(stream, "JPEG")
-    data = stream.getvalue()
-    with pytest.raises(ImageError, match="200x100 pixels is over the limit of 19999"):
-        read_header(data, pixels_max=19_999)
-    for end in range(2, data.index(b"\xff\xda"), 7):
-        with pytest.raises(ImageError):
-            decode_image(data[:end], "rgb", read_header(data[:end], pixels_max=LIMIT))
+# Reduced JPEGs.
 
 
 @pytest.mark.parametrize("reduction", [2, 4, 8])
