@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packer.containers.container import check_unchanged, open_file, read_at
-from packer.sources.cifar import (
+from packer.sources.cifar_batch import (
     BINARY,
     PICKLE_BYTES_MAX,
     SIDE,
@@ -17,7 +17,7 @@ from packer.sources.cifar import (
     planes_to_pixels,
     read_python_batch,
 )
-from packer.sources.idx import IMAGES_HEADER_BYTES, open_idx, read_images_header
+from packer.sources.idx_file import IMAGES_HEADER_BYTES, open_idx, read_images_header
 from packer.sources.items import RawItem
 from readers.store.errors import ImageError
 

@@ -34,7 +34,7 @@ _LISTS = {
 _ARCHIVES = {
     "tar": "packer.sources.tar",
     "zip": "packer.sources.zip_archive",
-    "hf": "packer.sources.hugging_face",
+    "hf": "packer.sources.hugging_face.scan",
     "idx": "packer.sources.idx",
     "cifar": "packer.sources.cifar",
 }

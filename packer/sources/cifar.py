@@ -6,7 +6,7 @@
     CIFAR-100 train, test, meta                       train.bin, test.bin, fine_label_names.txt,
                                                       coarse_label_names.txt
 
-Pixels are planes: red, green, blue, each row by row.
+What the bytes of one are: cifar_batch.py.
 """
 
 from __future__ import annotations
@@ -18,13 +18,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from packer.errors import SourceError
+from packer.sources.cifar_batch import (
+    BINARY,
+    PICKLE_BYTES_MAX,
+    PIXEL_BYTES,
+    PYTHON,
+    pixel_rows,
+    read_python_batch,
+)
 from packer.sources.class_names import ClassNames, read_class_names
 from packer.sources.container_files import ContainerFiles, find_container_files, split_of_path
 from packer.sources.items import Member, RawFile, RawItem, Reject, Scan
-from packer.sources.safe_pickle import UnsafePickleError, load_pickle
+from packer.sources.pairing import split_path
+from packer.sources.safe_pickle import UnsafePickleError
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
 from packer.sources.walk import readable_path
@@ -32,14 +40,6 @@ from packer.wording import names_text
 from readers.store.schema import Field
 
 name = "cifar"
-
-SIDE = 32
-PIXEL_BYTES = 3 * SIDE * SIDE
-PYTHON, BINARY = "python", "binary"
-"""Names of a member: which version its file is of."""
-
-PICKLE_BYTES_MAX = 2**30
-"""Largest pickle that is read; the files of CIFAR-100 have 155 MB."""
 
 _BATCH = re.compile(rb"^(data_batch_\d+|test_batch|train|test)(\.bin)?$")
 _NAMES = re.compile(
@@ -87,14 +87,15 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
             for file in find_container_files(raw.parent, _is_cifar).files
             if b"/" not in file.path and _NAMES.match(file.path)
         ]
-    batch_files = [file for file in found.files if _BATCH.match(_base(file.path))]
+    batch_files = [file for file in found.files if _BATCH.match(split_path(file.path)[1])]
     if not batch_files and not found.rejects:
         raise SourceError(
             f"{readable_path(os.fsencode(raw))}: no CIFAR batches found; looked for files named "
             "data_batch_1 and test_batch, or train and test, with .bin or without."
         )
     names = _read_names(found)
-    has_coarse = any(b"coarse" in _base(file.path) for file in found.files) or "coarse" in names
+    file_names = [split_path(file.path)[1] for file in found.files]
+    has_coarse = any(b"coarse" in base for base in file_names) or "coarse" in names
     batches = []
     for file in batch_files:
         try:
@@ -135,82 +136,13 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     )
 
 
-def read_python_batch(data: bytes) -> dict[str, Any]:
-    """The dict of a batch of the Python version, with its keys as text.
-
-    Raises:
-        UnsafePickleError: It is damaged, or holds more than data.
-        ValueError: It is no dict.
-    """
-    content = load_pickle(data)
-    if not isinstance(content, dict):
-        raise ValueError(f"a pickled {type(content).__name__}, expected a dict")
-    return {
-        key.decode("latin1") if isinstance(key, bytes) else str(key): value
-        for key, value in content.items()
-    }
-
-
-def pixel_rows(batch: dict[str, Any]) -> list[NDArray[np.uint8]]:
-    """Pixels of each image of a batch, (height, width, 3) uint8, RGB.
-
-    Images of a batch may have sizes of their own, as other tools write them: then `image_sizes`
-    says them, and each row is an array.
-
-    Raises:
-        ValueError: The pixels are not those of images.
-    """
-    data = batch.get("data")
-    if not isinstance(data, np.ndarray) or data.ndim not in (1, 2):
-        raise ValueError("no array 'data' of (image, 3072) bytes in the batch")
-    sizes = batch.get("image_sizes")
-    if sizes is not None and (not isinstance(sizes, list) or len(sizes) != len(data)):
-        raise ValueError("'image_sizes' is not a list with one size for each image")
-    rows = []
-    for number, row in enumerate(data):
-        pixels = row if isinstance(row, np.ndarray) and row.dtype != object else None
-        if pixels is None:
-            values = list(row) if isinstance(row, (np.ndarray, list, tuple)) else []
-            if not all(isinstance(value, int) and 0 <= value < 256 for value in values):
-                raise ValueError(f"image {number}: pixels that are not numbers in [0, 256)")
-            pixels = np.array(values, np.uint8)
-        height, width = _size(sizes[number] if sizes is not None else (SIDE, SIDE))
-        if pixels.dtype != np.uint8 or pixels.shape != (3 * height * width,):
-            raise ValueError(
-                f"image {number}: {pixels.shape} {pixels.dtype}, expected {3 * height * width} "
-                f"bytes of 3 planes of {width}x{height} pixels"
-            )
-        rows.append(planes_to_pixels(pixels, height, width))
-    return rows
-
-
-def planes_to_pixels(planes: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
-    """Planes of red, green and blue as pixels (height, width, 3)."""
-    return np.ascontiguousarray(planes.reshape(3, height, width).transpose(1, 2, 0))
-
-
-def _size(size: Any) -> tuple[int, int]:
-    """(height, width) of an image, as the batch says."""
-    if (
-        not isinstance(size, (tuple, list))
-        or len(size) != 2
-        or not all(isinstance(side, int) and 1 <= side <= 2**15 for side in size)
-    ):
-        raise ValueError(f"image size {size!r:.40}; expected (height, width)")
-    return size[0], size[1]
-
-
-def _base(path: bytes) -> bytes:
-    return path.rpartition(b"/")[2]
-
-
 def _is_cifar(path: bytes) -> bool:
-    base = _base(path)
+    base = split_path(path)[1]
     return _BATCH.match(base) is not None or _NAMES.match(base) is not None
 
 
 def _split(path: bytes) -> str:
-    base = _base(path)
+    base = split_path(path)[1]
     return split_of_path(base) or "train"  # data_batch_1
 
 
@@ -218,7 +150,7 @@ def _read_names(found: ContainerFiles) -> dict[str, tuple[str, ...]]:
     """Names of fine and coarse labels, from whatever file there is; a broken one is a reject."""
     names: dict[str, tuple[str, ...]] = {}
     for file in found.files:
-        base = _base(file.path)
+        base = split_path(file.path)[1]
         if not _NAMES.match(base):
             continue
         path = found.full_path(file.path)

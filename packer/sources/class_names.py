@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from packer.errors import SourceError
+from packer.sources.text_file import read_text
 from packer.sources.walk import readable_path
 
 
@@ -20,13 +21,7 @@ def read_class_names(path: Path) -> tuple[str, ...]:
             line between names (which would be a class without a name).
     """
     place = readable_path(os.fsencode(path))
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise SourceError(f"{place}: cannot be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise SourceError(f"{place}: not UTF-8 ({error}). Save it as UTF-8.") from error
-    names = [line.strip() for line in text.rstrip().splitlines()]
+    names = [line.strip() for line in read_text(path).rstrip().splitlines()]
     if not names:
         raise SourceError(f"{place}: no class names; expected one a line.")
     first_lines: dict[str, int] = {}

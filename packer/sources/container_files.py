@@ -10,15 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from packer.errors import SourceError
-from packer.sources.items import Ignored, RawFile, Reject
+from packer.sources.items import MEMBER_BYTES_MAX, Ignored, RawFile, Reject
 from packer.sources.walk import NOT_A_PICTURE, Picture, readable_path, walk
 from packer.wording import names_text
 from readers.store.splits import canonical_split
 
 BESIDE = "picture beside the files that hold pictures, not in one"
-
-MEMBER_BYTES_MAX = 2**30
-"""No picture file is larger. What claims to be would fill the memory when it is read."""
 
 
 @dataclass
@@ -91,6 +88,23 @@ def _add(found: ContainerFiles, path: bytes) -> None:
         return
     if stat.S_ISREG(status.st_mode):
         found.files.append(RawFile(path, status.st_size, status.st_mtime_ns))
+
+
+def member_problem(written: bytes, parts: list[bytes], byte_count: int) -> str:
+    """Why a member of an archive is not taken, by its path and size alone; empty if it may be.
+
+    Args:
+        written: Its path as written.
+        parts: Of the path.
+        byte_count: Its size, as the archive says.
+    """
+    if written.startswith(b"/"):
+        return "an absolute path; expected a relative one"
+    if b".." in parts:
+        return "a path with '..'; expected one inside of the archive"
+    if byte_count > MEMBER_BYTES_MAX:
+        return f"{byte_count:,} bytes; expected at most {MEMBER_BYTES_MAX:,}"
+    return ""
 
 
 def split_of_path(path: bytes) -> str | None:

@@ -1,32 +1,27 @@
 """IDX files, as of MNIST: `train-images-idx3-ubyte` and `train-labels-idx1-ubyte`, .gz or not.
 
-bytes   images                     labels
-0..4    0, 0, 8 (uint8), 3 axes    0, 0, 8 (uint8), 1 axis
-4..8    count, big-endian          count
-8..12   height                     labels, one byte each
-12..16  width
-16..    pixels, row by row
+What their bytes are: idx_file.py.
 """
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
-import struct
 import zlib
 from pathlib import Path
-from typing import IO, NamedTuple
 
 from packer.errors import SourceError
 from packer.sources.class_names import ClassNames
-from packer.sources.container_files import (
-    MEMBER_BYTES_MAX,
-    ContainerFiles,
-    find_container_files,
-    split_of_path,
+from packer.sources.container_files import ContainerFiles, find_container_files, split_of_path
+from packer.sources.idx_file import (
+    IMAGES_HEADER_BYTES,
+    IdxHeader,
+    open_idx,
+    read_images_header,
+    read_labels,
 )
 from packer.sources.items import Member, RawFile, RawItem, Reject, Scan
+from packer.sources.pairing import split_path
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
 from packer.sources.walk import readable_path
@@ -35,20 +30,10 @@ from readers.store.schema import Field
 
 name = "idx"
 
-IMAGES_HEADER_BYTES = 16
-_LABELS_HEADER_BYTES = 8
 _NAME = re.compile(rb"idx\d[-_.]?ubyte(\.gz)?$|-ubyte(\.gz)?$", re.IGNORECASE)
 _IMAGES = re.compile(rb"^(.*)images([-_.])idx3(.*)$", re.IGNORECASE)
 _GZIP_RATIO_MAX = 1032
 """How many bytes deflate can make of one, at most: a header that promises more lies."""
-
-
-class IdxHeader(NamedTuple):
-    """Extents of a file of images."""
-
-    image_count: int
-    height: int
-    width: int
 
 
 def scan(raw: Path, options: SourceOptions) -> Scan:
@@ -69,7 +54,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     if raw.is_file():
         _add_labels_beside(raw, found)
     by_path = _without_copies(found)
-    image_paths = [path for path in by_path if _IMAGES.match(_base(path))]
+    image_paths = [path for path in by_path if _IMAGES.match(split_path(path)[1])]
     if not image_paths and not found.rejects:
         raise SourceError(
             f"{readable_path(os.fsencode(raw))}: no IDX images found; looked for files named like "
@@ -121,34 +106,6 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         ignored=found.ignored,
         notes=notes,
     )
-
-
-def open_idx(file: IO[bytes]) -> IO[bytes] | gzip.GzipFile:
-    """The stream of an IDX file, uncompressed if need be; its content decides, not its name."""
-    is_compressed = file.read(2) == b"\x1f\x8b"
-    file.seek(0)
-    return gzip.GzipFile(fileobj=file) if is_compressed else file
-
-
-def read_images_header(stream: IO[bytes] | gzip.GzipFile) -> IdxHeader:
-    """The extents of a file of images, whose pixels come next.
-
-    Raises:
-        ValueError: It is none. The text is the reason.
-        OSError: It cannot be read, or is damaged.
-        EOFError: It is cut.
-    """
-    data = stream.read(IMAGES_HEADER_BYTES)
-    if len(data) < IMAGES_HEADER_BYTES or data[:4] != b"\0\0\x08\x03":
-        raise ValueError(f"begins with {data[:4].hex() or 'nothing'}, expected 00000803 of images")
-    header = IdxHeader(*struct.unpack(">3I", data[4:]))
-    if 0 in (header.height, header.width) or header.height * header.width > MEMBER_BYTES_MAX:
-        raise ValueError(f"images of {header.width}x{header.height} pixels; expected at least 1x1")
-    return header
-
-
-def _base(path: bytes) -> bytes:
-    return path.rpartition(b"/")[2]
 
 
 def _without_gz(path: bytes) -> bytes:
@@ -232,24 +189,12 @@ def _read_header(file: RawFile, found: ContainerFiles) -> IdxHeader:
 
 def _read_labels(file: RawFile, count: int, found: ContainerFiles) -> bytes:
     with open(found.full_path(file.path), "rb") as raw:
-        stream = open_idx(raw)
-        start = stream.read(_LABELS_HEADER_BYTES)
-        if len(start) < _LABELS_HEADER_BYTES or start[:4] != b"\0\0\x08\x01":
-            raise ValueError(
-                f"begins with {start[:4].hex() or 'nothing'}, expected 00000801 of labels"
-            )
-        declared = int.from_bytes(start[4:], "big")
-        if declared != count:
-            raise ValueError(f"{declared:,} labels, expected one for each of {count:,} images")
-        labels = stream.read(count + 1)
-    if len(labels) != count:
-        more = "at least " if len(labels) > count else ""
-        raise ValueError(f"{more}{len(labels):,} bytes of labels, expected {count:,}")
-    return labels
+        return read_labels(open_idx(raw), count)
 
 
 def _split(path: bytes) -> str | None:
-    return "test" if re.match(rb"t10k\b", _base(path), re.IGNORECASE) else split_of_path(path)
+    is_test = re.match(rb"t10k\b", split_path(path)[1], re.IGNORECASE) is not None
+    return "test" if is_test else split_of_path(path)
 
 
 def _items(

@@ -25,6 +25,10 @@ class RawFile(msgspec.Struct, frozen=True, array_like=True):
     mtime_ns: int
 
 
+MEMBER_BYTES_MAX = 2**30
+"""No picture file is larger. What claims to be would fill the memory when it is read."""
+
+
 class Member(msgspec.Struct, frozen=True, array_like=True):
     """Where an image lies inside a file that holds many.
 

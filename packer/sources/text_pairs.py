@@ -14,6 +14,7 @@ from packer.sources.annotations import Annotations, RawObject, pack_annotations,
 from packer.sources.class_names import ClassNames, class_names
 from packer.sources.items import RawItem, Reject, Scan
 from packer.sources.pairing import PictureIndex, composed, several_reason, split_path, stem_of
+from packer.sources.picture_item import picture_item
 from packer.sources.sidecars import splits_by_folder
 from packer.sources.splits import ordered_splits, split_field
 from packer.sources.walk import NOT_A_PICTURE, Picture, Tree, readable_path, walk
@@ -189,16 +190,7 @@ def _add(
         shown = readable_path(picture.path)
         found.rejects.append(Reject(key=picture.path, path=shown, reason=annotations))
         return
-    found.items.append(
-        RawItem(
-            picture.path,
-            picture.path,
-            picture.byte_count,
-            picture.mtime_ns,
-            values,
-            annotations,
-        )
-    )
+    found.items.append(picture_item(picture, values, annotations))
 
 
 def _read(

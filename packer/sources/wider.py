@@ -20,6 +20,7 @@ from packer.errors import SourceError
 from packer.sources.annotations import Annotations, RawObject, object_fields, pack_annotations
 from packer.sources.items import RawItem, Reject, Scan
 from packer.sources.pairing import PictureIndex, split_path
+from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
 from packer.sources.text_pairs import read_numbers
@@ -212,11 +213,8 @@ def _add(
             objects.append(made)
     found.empty_count += not faces
     found.items.append(
-        RawItem(
-            picture.path,
-            picture.path,
-            picture.byte_count,
-            picture.mtime_ns,
+        picture_item(
+            picture,
             values,
             pack_annotations(Annotations(objects=tuple(objects))),
         )

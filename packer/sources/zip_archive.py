@@ -13,9 +13,9 @@ from pathlib import Path
 from packer.errors import SourceError
 from packer.sources.class_names import ClassNames, class_names
 from packer.sources.container_files import (
-    MEMBER_BYTES_MAX,
     ContainerFiles,
     find_container_files,
+    member_problem,
     splits_of_paths,
 )
 from packer.sources.items import Member, RawFile, RawItem, Reject, Scan
@@ -200,13 +200,7 @@ def _problem(info: zipfile.ZipInfo, written: bytes, parts: list[bytes]) -> str:
         )
     if stat.S_ISLNK(info.external_attr >> 16):
         return "a link; expected a file"
-    if written.startswith(b"/"):
-        return "an absolute path; expected a relative one"
-    if b".." in parts:
-        return "a path with '..'; expected one inside of the archive"
-    if info.file_size > MEMBER_BYTES_MAX:
-        return f"{info.file_size:,} bytes; expected at most {MEMBER_BYTES_MAX:,}"
-    return ""
+    return member_problem(written, parts, info.file_size)
 
 
 def _wrapper_count(all_folders: list[tuple[bytes, ...]]) -> int:

@@ -453,9 +453,7 @@ def test_a_build_worker_starts_without_the_sources(run_apart):
     """It reads no raw tree; loading all layouts would cost each worker a tenth of a second."""
     loaded = run_apart("import packer.engines.worker, sys; print(*sys.modules)").split()
     assert "packer.engines.worker" in loaded
-    # Containers read what these three formats keep their images in, so a task does need them.
-    needed = {SOURCES[name] for name in ("idx", "cifar", "hf")}
-    unneeded = {*SOURCES.values(), "yaml", "packer.sources.detection.detect"} - needed
+    unneeded = {*SOURCES.values(), "yaml", "packer.sources.detection.detect"}
     assert not set(loaded) & unneeded
 
 

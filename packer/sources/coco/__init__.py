@@ -47,6 +47,7 @@ from packer.sources.coco.panoptic import PANOPTIC_FIELD, read_panoptic
 from packer.sources.coco.pictures import folders_text
 from packer.sources.items import RawFile, RawItem, Reject, Scan
 from packer.sources.pairing import PictureIndex
+from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
 from packer.sources.walk import Tree, readable_path, walk
@@ -307,11 +308,8 @@ def _id_field(read: Sequence[FileImages]) -> Field:
 def _item(image: Image, values: dict[str, Any], masks: dict[bytes, RawFile]) -> RawItem:
     picture = image.picture
     assert picture is not None
-    return RawItem(
-        picture.path,
-        picture.path,
-        picture.byte_count,
-        picture.mtime_ns,
+    return picture_item(
+        picture,
         values,
         image.annotations,
         {PANOPTIC_FIELD.name: masks[image.key]} if image.key in masks else {},

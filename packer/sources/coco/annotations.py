@@ -24,6 +24,7 @@ from packer.sources.coco.document import (
     Id,
     RawId,
     Rle,
+    is_unicode,
     known_id,
 )
 from packer.sources.coco.images import FileImages, Image
@@ -324,7 +325,7 @@ def read_captions(listed: FileImages, gathered: Gathered) -> None:
             image.annotation_count += 1
             if image.problem:
                 continue
-            if isinstance(entry.caption, str) and _is_unicode(entry.caption):
+            if isinstance(entry.caption, str) and is_unicode(entry.caption):
                 gathered.captions.setdefault(image.key, []).append(entry.caption)
                 continue
             problem = f"caption is {entry.caption!r}; expected text"
@@ -350,11 +351,3 @@ def _place(annotation_id: Id | None, position: int) -> str:
     return (
         f"annotation {annotation_id}" if annotation_id is not None else f"annotations[{position}]"
     )
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 
 from packer.errors import SourceError
 from packer.sources.class_names import ClassNames
-from packer.sources.coco.document import CocoCategory, CocoCategoryOf, CocoFile, Id, known_id
+from packer.sources.coco.document import (
+    CocoCategory,
+    CocoCategoryOf,
+    CocoFile,
+    Id,
+    is_unicode,
+    known_id,
+)
 from packer.wording import count_text, names_text
 
 
@@ -188,7 +195,7 @@ def read_categories(coco_file: CocoFile, notes: list[str]) -> dict[Id, Category]
                 f"{place}: id {entry.id!r} and name {entry.name!r}; expected both. Correct the "
                 "entry."
             )
-        if not _is_unicode(name):
+        if not is_unicode(name):
             raise SourceError(f"{place}: name {name!r} is no Unicode text. Correct the entry.")
         if category_id in found and found[category_id].name != name:
             raise SourceError(
@@ -246,7 +253,7 @@ def _point_names(entry: CocoCategory) -> tuple[str, ...] | None:
     names = entry.keypoints
     if not isinstance(names, list) or not names:
         return None
-    if any(not isinstance(name, str) or not _is_unicode(name) for name in names):
+    if any(not isinstance(name, str) or not is_unicode(name) for name in names):
         return None
     return tuple(names)
 
@@ -258,11 +265,3 @@ def _lines(entry: CocoCategory) -> tuple[tuple[int, int], ...]:
         for line in lines
         if isinstance(line, list) and len(line) == 2 and all(type(end) is int for end in line)
     )
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

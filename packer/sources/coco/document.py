@@ -180,7 +180,8 @@ class CocoFile:
                     yield msgspec.convert(entry, kind, strict=False), ""
             except msgspec.ValidationError as error:
                 yield None, _problem(error)
-            except (msgspec.DecodeError, RecursionError) as error:  # Text that is not UTF-8.
+            # Text that is not UTF-8 is either, by the version of msgspec.
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 yield None, f"cannot be decoded: {error}"
         self.release()
 
@@ -229,7 +230,7 @@ def read_coco(folder: Path, path: bytes) -> CocoFile | None:
             document = msgspec.json.decode(data, type=_Document)
     except msgspec.ValidationError as error:
         raise SourceError(f"{name}: {_problem(error)}; expected the lists of COCO.") from error
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         document = _python_document(full, name)
         note = f"{name} is no strict JSON ({error}), and was read by Python's json, which is slower"
         mapped = None
@@ -263,6 +264,15 @@ def known_id(value: RawId) -> Id | None:
         is_number = digits.isdecimal() and len(digits) < 19 and str(int(value)) == value
         return int(value) if is_number else value
     return value
+
+
+def is_unicode(text: str) -> bool:
+    """Whether text can be written as UTF-8: JSON may hold half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _python_document(path: bytes, name: str) -> Any:

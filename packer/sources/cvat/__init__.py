@@ -12,9 +12,10 @@ from packer.errors import SourceError
 from packer.sources.annotations import Annotations, object_fields, pack_annotations
 from packer.sources.class_names import ClassNames, class_names
 from packer.sources.cvat.file import CvatFile, CvatImage, read_cvat
-from packer.sources.items import RawItem, Reject, Scan
+from packer.sources.items import Reject, Scan
 from packer.sources.named_objects import label_objects
 from packer.sources.pairing import PictureIndex, normal_path, several_reason, split_path, stem_of
+from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
 from packer.sources.walk import Picture, Tree, readable_path, walk
@@ -72,7 +73,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         values: dict[str, Any] = {"split": splits.index(split)} if splits else {}
         if has_tags:
             values["tags"] = image.tags if image is not None else []
-        items.append(RawItem(path, path, picture.byte_count, picture.mtime_ns, values, annotations))
+        items.append(picture_item(picture, values, annotations))
     names = ["boxes", "labels"]
     if any(dump.has_outlines for dump in content.dumps.values()):
         names.append("masks")

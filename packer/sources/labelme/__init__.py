@@ -9,10 +9,11 @@ from pathlib import Path
 from packer.errors import SourceError
 from packer.sources.annotations import Annotations, object_fields, pack_annotations
 from packer.sources.class_names import class_names
-from packer.sources.items import RawItem, Reject, Scan
+from packer.sources.items import Reject, Scan
 from packer.sources.labelme.files import read_labelme
 from packer.sources.named_objects import label_objects, pack_named
 from packer.sources.pairing import PictureIndex, split_path
+from packer.sources.picture_item import picture_item
 from packer.sources.sidecars import (
     NO_PICTURE_HERE,
     Pairs,
@@ -70,7 +71,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         else:
             background_count += 1
         values = {"split": splits.index(split_of[split_path(path)[0]])} if splits else {}
-        items.append(RawItem(path, path, picture.byte_count, picture.mtime_ns, values, annotations))
+        items.append(picture_item(picture, values, annotations))
     if background_count:
         content.notes.append(
             f"{count_text(background_count, 'picture')} without a file of LabelMe: packed as "

@@ -26,5 +26,4 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         SourceError: There is no list, or more than one, or it is not clear what it says.
     """
     lists = find_lists(raw, LIST_EXTENSIONS, csv_table, ".csv or .tsv file that lists pictures")
-    extensions = tuple(extension.encode() for extension in LIST_EXTENSIONS)
-    return scan_lists(name, raw, lists, options, extensions=extensions)
+    return scan_lists(name, raw, lists, options, extensions=LIST_EXTENSIONS)

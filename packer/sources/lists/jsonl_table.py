@@ -53,7 +53,7 @@ def _record(data: bytes) -> dict[str, Any]:
         return _DECODER.decode(data)
     except msgspec.ValidationError:
         raise
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         # Slower, and takes what real files have: NaN, half of a pair of surrogates, and a
         # byte-order mark.
         record = json.loads(data)

@@ -11,12 +11,13 @@ from pathlib import Path
 from packer.errors import SourceError
 from packer.sources.annotations import object_fields
 from packer.sources.class_names import ClassNames, class_names
-from packer.sources.items import RawItem, Reject, Scan
+from packer.sources.items import Reject, Scan
 from packer.sources.lists.columns import BoxColumns
 from packer.sources.lists.csv_table import read_lines
 from packer.sources.lists.files import split_in_name
 from packer.sources.lists.objects import CellBox, ListObjects, four_numbers
 from packer.sources.pairing import several_reason, split_path, stem_of
+from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
 from packer.sources.walk import Picture, Tree, readable_path, walk
@@ -154,16 +155,7 @@ def _scan_of(
             rejects.append(Reject(key=picture.path, path=path, reason=reason))
             continue
         values = {"split": splits.index(split)} if splits else {}
-        items.append(
-            RawItem(
-                picture.path,
-                picture.path,
-                picture.byte_count,
-                picture.mtime_ns,
-                values,
-                objects,
-            )
-        )
+        items.append(picture_item(picture, values, objects))
     items.sort(key=lambda item: item.key)
     columns = [column for path in box_paths for column in headers[path]]
     flags = {"IsGroupOf": "iscrowd", "IsTruncated": "truncated"}

@@ -27,5 +27,4 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
             pyarrow is not installed.
     """
     lists = find_lists(raw, LIST_EXTENSIONS, parquet_table, ".parquet file that lists pictures")
-    extensions = tuple(extension.encode() for extension in LIST_EXTENSIONS)
-    return scan_lists(name, raw, lists, options, extensions=extensions)
+    return scan_lists(name, raw, lists, options, extensions=LIST_EXTENSIONS)

@@ -48,7 +48,7 @@ def scan_lists(
     options: SourceOptions,
     *,
     inside: Sequence[bytes] = (),
-    extensions: tuple[bytes, ...] = (),
+    extensions: tuple[str, ...] = (),
     also_read: Sequence[Path] = (),
 ) -> Scan:
     """The pictures that lists name, in their order, each with what its rows say.
@@ -72,7 +72,9 @@ def scan_lists(
     """
     flags = [flag_columns(entry.table) for entry in lists]
     content = _content(lists, flags, options)
-    tree = walk(raw, extensions) if raw.is_dir() else None
+    tree = None
+    if raw.is_dir():
+        tree = walk(raw, tuple(extension.encode() for extension in extensions))
     known: dict[bytes, Picture] = {}
     if tree is not None:
         known = {p.path: p for folder in tree.folders.values() for p in folder.pictures}

@@ -63,7 +63,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         lists,
         options,
         inside=(PICTURE_FOLDER,),
-        extensions=tuple(extension.encode() for extension in LIST_EXTENSIONS),
+        extensions=LIST_EXTENSIONS,
         also_read=also_read,
     )
     found.notes.extend(notes)

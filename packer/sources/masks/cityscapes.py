@@ -10,6 +10,7 @@ from pathlib import Path
 from packer.errors import SourceError
 from packer.sources.items import RawFile, RawItem, Reject, Scan
 from packer.sources.pairing import split_path, stem_of
+from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
 from packer.sources.walk import NOT_A_PICTURE, Picture, Tree, readable_path, walk
@@ -138,11 +139,8 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
                 tree.rejects.append(Reject(key=picture.path, path=shown, reason=reason))
                 continue
             items.append(
-                RawItem(
-                    picture.path,
-                    picture.path,
-                    picture.byte_count,
-                    picture.mtime_ns,
+                picture_item(
+                    picture,
                     values.get(_split_of(place), {}),
                     masks={each: RawFile(*files[0]) for each, files in chosen.items()},
                 )

@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 from packer.errors import SourceError
 from packer.masks import NO_COLOR, Color
 from packer.sources.class_names import read_class_names
+from packer.sources.text_file import read_text
 from packer.sources.walk import readable_path
 
 LABEL_MAP_NAMES: tuple[bytes, ...] = (
@@ -145,12 +146,7 @@ def read_label_map(path: Path) -> LabelMap:
             map, or a value, name or colour stands twice.
     """
     place = readable_path(os.fsencode(path))
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise SourceError(f"{place}: cannot be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise SourceError(f"{place}: not UTF-8 ({error}). Save it as UTF-8.") from error
+    text = read_text(path)
     suffix = path.suffix.lower()
     if suffix == ".json":
         entries = _json_entries(text, place)

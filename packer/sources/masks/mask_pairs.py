@@ -9,12 +9,13 @@ from operator import attrgetter
 from pathlib import Path
 
 from packer.errors import SourceError
-from packer.sources.items import RawFile, RawItem, Reject, Scan
+from packer.sources.items import RawFile, Reject, Scan
 from packer.sources.masks.label_map import find_label_maps, is_label_map_name
 from packer.sources.masks.lists import MaskList, read_mask_lists
 from packer.sources.masks.names import FolderRole, role_of, stems_of_mask, stems_of_picture
 from packer.sources.masks.survey import MaskDecision, decide_masks
 from packer.sources.pairing import PictureIndex, composed, several_reason, split_path, stem_of
+from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions
 from packer.sources.splits import are_all_splits, ordered_splits, split_field
 from packer.sources.walk import NOT_A_PICTURE, Picture, Tree, readable_path, walk
@@ -92,11 +93,8 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     # One dict for all items of a split, which nobody changes.
     values = {split: {"split": number} for number, split in enumerate(splits)}
     items = [
-        RawItem(
-            picture.path,
-            picture.path,
-            picture.byte_count,
-            picture.mtime_ns,
+        picture_item(
+            picture,
             values.get(split, {}),
             masks={"mask": _file(mask)},
         )

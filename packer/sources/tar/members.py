@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from packer.sources.container_files import MEMBER_BYTES_MAX
+from packer.sources.container_files import member_problem
 
 DATA_BYTES_MAX = 16 * 2**20
 """Largest member that is read with the headers: labels, captions and JSON of one sample."""
@@ -146,13 +146,7 @@ def _problem(info: tarfile.TarInfo, written: bytes, parts: list[bytes]) -> str:
         return "no regular file"
     if not parts or b"\0" in written:
         return "no name that a file can have"
-    if written.startswith(b"/"):
-        return "an absolute path; expected a relative one"
-    if b".." in parts:
-        return "a path with '..'; expected one inside of the archive"
-    if info.size > MEMBER_BYTES_MAX:
-        return f"{info.size:,} bytes; expected at most {MEMBER_BYTES_MAX:,}"
-    return ""
+    return member_problem(written, parts, info.size)
 
 
 class _GuardedStream:

@@ -13,6 +13,7 @@ from packer.sources.class_names import ClassNames, class_names
 from packer.sources.items import RawFile, RawItem, Reject, Scan
 from packer.sources.masks.label_map import find_label_maps
 from packer.sources.pairing import PictureIndex, several_reason, split_path, stem_of
+from packer.sources.picture_item import picture_item
 from packer.sources.sidecars import (
     NO_PICTURE_HERE,
     PICTURE_FOLDERS,
@@ -284,11 +285,8 @@ def _items(
             annotations = none if found is None else _pack(found, path, classes, origin, content)
         mask = chosen.masks.get(path)
         items.append(
-            RawItem(
-                path,
-                path,
-                picture.byte_count,
-                picture.mtime_ns,
+            picture_item(
+                picture,
                 values[chosen.split_of[path]] if path in chosen.split_of else {},
                 annotations,
                 {} if mask is None else {"mask": mask},

@@ -2,12 +2,17 @@
 
 What is where:
 
-    yolo_layout.py   which pictures, of which splits, with which classes
-    yolo_yaml.py     data.yaml
-    yolo_paths.py    what the paths in it and in lists mean
-    yolo_names.py    files of class names
-    yolo_labels.py   which label file belongs to a picture
-    yolo_lines.py    one label file -> objects
+    layout.py           which pictures, of which splits, with which classes
+    forms.py            which of three forms the data has: it finds the layout
+      ultralytics.py    a data.yaml and the splits it names
+      darknet.py        an obj.data and the lists it names
+      bare.py           neither of them
+    named_pictures.py   the folders and lists of pictures that these two name
+    data_yaml.py        one data.yaml
+    paths.py            what the paths in it and in lists mean
+    names.py            files of class names
+    labels.py           which label file belongs to a picture
+    lines.py            one label file -> objects
 """
 
 from __future__ import annotations
@@ -28,10 +33,12 @@ from packer.sources.annotations import (
 )
 from packer.sources.items import RawItem, Reject, Scan
 from packer.sources.pairing import several_reason, split_path
+from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions, Task
 from packer.sources.splits import split_field
 from packer.sources.walk import NOT_A_PICTURE, Picture, readable_path
-from packer.sources.yolo.layout import NOT_AMONG_PICTURES, NOT_NAMED, Layout, find_layout
+from packer.sources.yolo.forms import find_layout
+from packer.sources.yolo.layout import NOT_AMONG_PICTURES, NOT_NAMED, Layout
 from packer.sources.yolo.lines import UNNAMED_CLASSES_MAX, LabelFile, LineRules, read_label_file
 from packer.wording import count_text, names_text
 from readers.store.schema import Field
@@ -197,16 +204,7 @@ def _read_all(layout: Layout, rules: LineRules) -> _Found:
                 Reject(key=picture.path, path=readable_path(picture.path), reason=annotations)
             )
             continue
-        found.items.append(
-            RawItem(
-                picture.path,
-                picture.path,
-                picture.byte_count,
-                picture.mtime_ns,
-                values[split],
-                annotations,
-            )
-        )
+        found.items.append(picture_item(picture, values[split], annotations))
     return found
 
 

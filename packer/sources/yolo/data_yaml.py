@@ -14,6 +14,7 @@ from pathlib import Path
 import yaml
 
 from packer.errors import SourceError
+from packer.sources.text_file import read_text
 from packer.sources.walk import readable_path
 from packer.wording import names_text
 
@@ -107,13 +108,9 @@ def read_data_yaml(path: Path) -> DataYaml:
 
 def _document(path: Path, place: str) -> yaml.Node | None:
     """The nodes of the file; no object is made of them."""
+    text = read_text(path)
     try:
-        text = path.read_bytes().decode("utf-8-sig")
         return yaml.compose(text, Loader=yaml.SafeLoader)
-    except OSError as error:
-        raise SourceError(f"{place}: cannot be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise SourceError(f"{place}: not UTF-8 ({error}). Save it as UTF-8.") from error
     except (yaml.YAMLError, RecursionError) as error:
         reason = " ".join(str(error).split()) or "nested too deeply"
         raise SourceError(f"{place}: not YAML: {reason}. Correct the file.") from error

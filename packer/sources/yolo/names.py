@@ -26,6 +26,32 @@ def class_files(tree: Tree) -> list[bytes]:
     return sorted(found, key=lambda path: (path.count(b"/"), path))
 
 
+def find_class_names(
+    base: Path, tree: Tree, used: set[bytes]
+) -> tuple[tuple[str, ...] | None, list[str]]:
+    """Class names from a file among the data, and a note on where they are from.
+
+    Args:
+        base: Folder of the data.
+        tree: Of `base`.
+        used: Gains the paths of all such files.
+
+    Raises:
+        SourceError: A file cannot be read, or two of them name other classes.
+    """
+    paths = class_files(tree)
+    used.update(paths)
+    names, path = read_class_files(base, paths)
+    if names is not None:
+        return names, [f"class names are from {readable_path(path)}"]
+    wanted = ", ".join(name.decode() for name in CLASS_FILES)
+    note = (
+        f"no list of class names (looked for data.yaml, {wanted}): classes are named by their "
+        "numbers, unless --classes names them"
+    )
+    return None, [note]
+
+
 def read_class_files(base: Path, paths: list[bytes]) -> tuple[tuple[str, ...] | None, bytes]:
     """The names in the files, which must all say the same, and the first file. None without one.
 
