@@ -120,5 +120,5 @@ class TorchQuestion:
             return TorchFacts(problem=f"`import torch` {how}{last}")
         try:
             return msgspec.json.decode(output.splitlines()[-1], type=TorchFacts)
-        except (IndexError, msgspec.DecodeError) as error:
+        except (IndexError, msgspec.DecodeError, UnicodeDecodeError) as error:
             return TorchFacts(problem=f"`import torch` printed what is no answer ({error})")

@@ -269,7 +269,7 @@ class _Json:
     def decode(self, field: Field, items: Items, payload: memoryview) -> Any:
         try:
             return msgspec.json.decode(payload)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise CodecError(f"not JSON: {error}") from error
 
 

@@ -262,8 +262,9 @@ def _with_key_as_alpha(
     key = image.info.get("transparency")
     if pixels.shape[2] not in (1, 3) or not isinstance(key, (int, tuple)):
         return pixels
-    if image.format == "PNG" and image.mode == "L" and isinstance(key, int):
-        key = key * 255 // ((1 << data[PNG_DEPTH]) - 1)  # Pillow scales the pixels, not the key.
+    if image.format == "PNG" and image.mode in ("1", "L") and isinstance(key, int):
+        # Pillow scales the pixels; and the key only of 1 bit, and only from its version 13 on.
+        key = min(255, key * 255 // ((1 << data[PNG_DEPTH]) - 1))
     is_clear = (pixels == np.asarray(key)).all(axis=2, keepdims=True)
     opaque = np.iinfo(pixels.dtype).max
     return np.concatenate([pixels, np.where(is_clear, 0, opaque).astype(pixels.dtype)], axis=2)

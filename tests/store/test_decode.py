@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import cv2
 import numpy as np
+import PIL
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -291,6 +292,8 @@ def test_a_jpeg_is_turned_upright_exactly_once(orientation, is_gray):
 @pytest.mark.parametrize("format", ["MPO", "GIF", "TIFF", "PNG", "WEBP"])
 def test_of_several_pictures_the_first_is_decoded_and_all_are_counted(format):
     """Phone photos hold a second picture; animations and pages are many. None is an error."""
+    if format == "MPO" and tuple(map(int, PIL.__version__.split(".")[:2])) < (11, 3):
+        pytest.skip("Pillow before 11.3 writes MPO files that it takes for damaged itself")
     frames = [Image.new("RGB", (32, 16), color) for color in ("red", "lime", "blue")]
     data = saved(frames[0], format, save_all=True, append_images=frames[1:])
     header = read_header(data, pixels_max=LIMIT)
