@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from packer.slow_storage import THREAD_COUNT, Pace
 from packer.sources.items import RawFile
 from packer.sources.pairing import composed, split_path, stem_of
 from packer.sources.source import SourceOptions
@@ -58,6 +61,8 @@ class ListedFiles:
         self._bases_of: dict[bytes, list[tuple[bytes, bytes]]] = {}
         self._allowed = [self._raw] if root is None else [self._raw, self._root]
         self._real_folders = [os.path.realpath(folder) for folder in self._allowed]
+        self._pace = Pace()
+        self._asked: dict[bytes, os.stat_result | OSError] = {}
         self.taken: set[bytes] = set()
         """Absolute paths of all files that were found."""
 
@@ -89,6 +94,51 @@ class ListedFiles:
             _join(folder, key), None, f"{readable_path(key)} not found; looked in {looked}{hint}"
         )
 
+    def ahead(self, written: Iterable[str], folder: bytes) -> None:
+        """Look for what will be asked of `find` next, by threads where the file server is slow."""
+        if not self._pace.is_slow:
+            return
+        bases = [base for base, _ in self._bases(folder)]
+        with ThreadPoolExecutor(THREAD_COUNT, thread_name_prefix="find-ahead") as pool:
+            found = pool.map(lambda path: self._looked_for(path, bases), set(written))
+            self._asked = {full: status for statuses in found for full, status in statuses}
+
+    def _looked_for(
+        self, written: str, bases: Sequence[bytes]
+    ) -> list[tuple[bytes, os.stat_result | OSError]]:
+        """What the system says of each place of a path, up to where a file is."""
+        key = key_of(written, bases)
+        asked: list[tuple[bytes, os.stat_result | OSError]] = []
+        if not key or b"\0" in key:
+            return asked
+        for base in bases:
+            full = os.path.join(base, key)
+            if self._is_known(full):
+                break
+            try:
+                asked.append((full, os.stat(full)))
+                break
+            except OSError as error:
+                asked.append((full, error))
+        return asked
+
+    def _is_known(self, full: bytes) -> bool:
+        """Whether a path is that of a picture that the raw folder is known to hold."""
+        inside = self._raw + b"/"
+        return full.startswith(inside) and full[len(inside) :] in self._known
+
+    def _status(self, full: bytes) -> os.stat_result:
+        status = self._asked.get(full)
+        if isinstance(status, OSError):
+            raise status
+        if status is None:
+            started = time.monotonic()
+            try:
+                status = os.stat(full)
+            finally:
+                self._pace.add(time.monotonic() - started)
+        return status
+
     def _bases(self, folder: bytes) -> list[tuple[bytes, bytes]]:
         """Folders to look in, each with what comes before the path in a key."""
         if folder not in self._bases_of:
@@ -109,7 +159,7 @@ class ListedFiles:
         if known is not None and full == os.path.join(self._raw, key):
             return self._listed(key, full, known.byte_count, known.mtime_ns)
         try:
-            status = os.stat(full)
+            status = self._status(full)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:

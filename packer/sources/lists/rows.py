@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -79,6 +79,17 @@ class ListsRead:
     def refuse_annotation(self, key: bytes, place: str, reason: str) -> None:
         """A box or label that is not packed, of a picture that may be."""
         self.annotation_rejects.append(Reject(key=key, path=place, reason=reason))
+
+
+def written_paths(entry: ListFile, rows: Iterable[tuple[int, list[Any] | str]]) -> Iterator[str]:
+    """Paths of pictures and masks that rows of a list name."""
+    columns = entry.table.columns
+    for _, row in rows:
+        for position in (columns.path, columns.mask):
+            if position is not None and not isinstance(row, str):
+                written = cell_text(row[position])
+                if written:
+                    yield written if written.isascii() else _writable(written)
 
 
 def row_reader(

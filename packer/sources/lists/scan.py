@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from packer.sources.lists.flags import flag_columns
 from packer.sources.lists.labels import ListLabels
 from packer.sources.lists.objects import check_forms, decide_form, label_position
 from packer.sources.lists.pictures import ListedFiles
-from packer.sources.lists.rows import Content, ListImage, ListsRead, row_reader
+from packer.sources.lists.rows import Content, ListImage, ListsRead, row_reader, written_paths
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
 from packer.sources.walk import PICTURE_TYPES, Picture, Tree, readable_path, walk
@@ -39,6 +40,9 @@ from readers.store.splits import SPLITS_MAX
 
 NOT_NAMED = "not named by the annotations"
 LIST_NOT_READ = "list that was not read"
+
+_BLOCK_ROWS = 16, 1024
+"""Rows whose files are looked for together, at first and at most, where the file server is slow."""
 
 
 def scan_lists(
@@ -87,9 +91,13 @@ def scan_lists(
     row_count = 0
     for number, (entry, columns) in enumerate(zip(lists, flags, strict=True)):
         read = row_reader(state, number, entry, columns)
-        for row in entry.table.rows():
-            row_count += 1
-            read(*row)
+        rows, block_rows = iter(entry.table.rows()), _BLOCK_ROWS[0]
+        while block := list(islice(rows, block_rows)):
+            block_rows = min(2 * block_rows, _BLOCK_ROWS[1])
+            row_count += len(block)
+            state.files.ahead(written_paths(entry, block), entry.folder)
+            for row in block:
+                read(*row)
     if not row_count:
         shown = readable_path(os.fsencode(lists[0].table.path))
         raise SourceError(
