@@ -34,6 +34,7 @@ from packer.scratch import scratch_folder, spool_folder
 from packer.sources import SourceOptions, scan_source
 from packer.sources.dataset import is_dataset, scan_dataset
 from packer.sources.items import Reject
+from packer.spooling import check_spool_space, spooled
 from packer.update import plan_update, seed_workspace, write_update_cache
 from packer.workspace import TargetLock, TaskPlan, TaskReport, Workspace
 from readers.machine import core_count, local_rank_count
@@ -252,6 +253,7 @@ def _carry_out(
                 plan,
                 out,
                 stays,
+                scratch=scratch,
                 overwrite=replaces.overwrites,
                 stops_at_reject=on_error == "fail",
             )
@@ -266,6 +268,7 @@ def _carry_out(
             Progress(
                 total=len(plan.scan.items), done=len(plan.scan.items) - done, shows=shows_progress
             ) as bar,
+            spooled(workspace, plan, numbers, scratch, bar.say),
         ):
 
             def on_progress(count: int, finished: int | None) -> None:
@@ -375,6 +378,7 @@ def _prepare(
     out: Path,
     stays: dict[int, TaskReport],
     *,
+    scratch: str | Path | None,
     overwrite: bool,
     stops_at_reject: bool,
 ) -> set[int]:
@@ -392,6 +396,8 @@ def _prepare(
     tasks = [items[first:end] for first, end in plan.cuts]
     if unfinished is None or differences:
         _check_space(out, plan)
+        made = [number for number in range(len(plan.cuts)) if number not in stays]
+        check_spool_space(workspace, plan, made, scratch)
         workspace.begin(tasks, facts)
         seed_workspace(workspace, out, stays)
     else:

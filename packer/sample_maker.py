@@ -38,7 +38,16 @@ class MadeSample:
 
 
 class SampleMaker:
-    """Makes samples of raw items; keeps the files that hold many of them open meanwhile."""
+    """Makes samples of raw items; keeps a file that holds many of them open meanwhile.
+
+    Args:
+        root: Folder that the items' paths are relative to.
+        schema: Of the store.
+        recipe: The settings.
+        mask_colors: Colour of each value of the masks, where their files hold colours.
+        containers: Reads items of files that hold many. It is left open for the next shard, unless
+            an error ends this one. None opens and closes its own.
+    """
 
     def __init__(
         self,
@@ -46,18 +55,22 @@ class SampleMaker:
         schema: Schema,
         recipe: Recipe,
         mask_colors: tuple[tuple[int, int, int], ...],
+        containers: Containers | None = None,
     ) -> None:
         self._root = root
         self._schema = schema
         self._recipe = recipe
         self._mask_colors = mask_colors
-        self._containers = Containers(root)
+        self._is_kept_open = containers is not None
+        self._containers = containers or Containers(root)
 
     def __enter__(self) -> SampleMaker:
+        self._containers.close_if_changed()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._containers.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None or not self._is_kept_open:
+            self._containers.close()
 
     def make(self, item: RawItem, files: Files | None = None) -> MadeSample:
         """The sample of one item.

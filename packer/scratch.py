@@ -40,13 +40,28 @@ def scratch_folder(workspace: Workspace, scratch: str | Path | None) -> Iterator
 @contextlib.contextmanager
 def spool_folder(workspace: Workspace, scratch: str | Path | None) -> Iterator[Path]:
     """The folder of images that have no file of their own; see `scratch_folder`."""
-    beside = workspace.folder.parent
-    if scratch is None and beside.is_dir() and not mount_of(beside).is_network:
-        base = beside
-    else:
-        base = _base(scratch)
+    base = spool_base(workspace, scratch)
     with _cleared(base / f".packer-{_digest(workspace)}.spool") as folder:
         yield folder
+
+
+@contextlib.contextmanager
+def member_spool_folder(workspace: Workspace, scratch: str | Path | None) -> Iterator[Path]:
+    """The folder of images copied out of files that hold many; see `packer.spooling`.
+
+    Most builds need none, so it is not made.
+    """
+    base = spool_base(workspace, scratch)
+    with _cleared(base / f".packer-{_digest(workspace)}.members", makes=False) as folder:
+        yield folder
+
+
+def spool_base(workspace: Workspace, scratch: str | Path | None) -> Path:
+    """The folder on a local disk that a spool is made in."""
+    beside = workspace.folder.parent
+    if scratch is None and beside.is_dir() and not mount_of(beside).is_network:
+        return beside
+    return _base(scratch)
 
 
 def _base(scratch: str | Path | None) -> Path:
@@ -63,9 +78,10 @@ def _digest(workspace: Workspace) -> str:
 
 
 @contextlib.contextmanager
-def _cleared(folder: Path) -> Iterator[Path]:
+def _cleared(folder: Path, *, makes: bool = True) -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    if makes:
+        folder.mkdir(parents=True)
     try:
         yield folder
     finally:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 import msgspec
 import numpy as np
 
+from packer.containers import Containers
 from packer.errors import RejectedItemError
 from packer.raw_files import RawFileError
 from packer.read_ahead import Files, ReadAhead, content_digest
@@ -33,6 +34,7 @@ def build_shard(
     scratch: Path,
     on_progress: Callable[[int], None] = lambda done: None,
     lost: Mapping[int, str] = MappingProxyType({}),
+    containers: Containers | None = None,
 ) -> TaskReport:
     """Make one shard of a planned build. The same items and recipe give the same bytes.
 
@@ -42,6 +44,8 @@ def build_shard(
         scratch: Folder to write it in, on a file system that may carry a live LMDB file.
         on_progress: Told how many of the items are done, after each.
         lost: Items that are not to be touched, by position, and why they are rejects.
+        containers: Reads items of files that hold many, and stays open for the next shard: one that
+            can only be read forward then goes on where this shard ended. None opens its own.
 
     Raises:
         RejectedItemError: An item was rejected, and the plan says to stop at the first.
@@ -50,7 +54,7 @@ def build_shard(
     plan = workspace.read_task_plan()
     items = workspace.read_items(number)
     schema = msgspec.convert(plan.schema, Schema)
-    maker = SampleMaker(plan.root, schema, Recipe(**plan.recipe), plan.mask_colors)
+    maker = SampleMaker(plan.root, schema, Recipe(**plan.recipe), plan.mask_colors, containers)
     report = TaskReport(may_pass=bool(lost))
     contents = bytearray()
     path = scratch / plan.names[number]

@@ -20,7 +20,7 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,7 +138,7 @@ class Workspace:
         self.write_tasks(parts)
         write_synced(self.folder / "plan.json", json.dumps(facts).encode())
 
-    def write_tasks(self, parts: Sequence[Sequence[RawItem]]) -> None:
+    def write_tasks(self, parts: Iterable[Sequence[RawItem]]) -> None:
         """Write the raw items of every shard."""
         for number, items in enumerate(parts):
             (self.folder / "tasks" / f"{number:05d}").write_bytes(msgspec.msgpack.encode(items))

@@ -9,30 +9,49 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.containers.archives import GzipContainer, RangeContainer, ZipContainer
+from packer.containers.archives import GzipContainer, range_container, zip_container
 from packer.containers.arrays import CifarContainer, IdxContainer
 from packer.containers.container import Container
+from packer.containers.gzip_stream import is_compressed
+from packer.containers.spool import SpoolContainer
 from packer.containers.tables import arrow_container, parquet_container
-from packer.sources.items import RawItem
+from packer.sources.cifar_batch import PYTHON
+from packer.sources.items import Member, RawItem
 
-__all__ = ["CONTAINERS", "Container", "Containers"]
+__all__ = ["CONTAINERS", "Container", "Containers", "is_forward_only"]
 
 CONTAINERS: dict[str, Callable[[Path], Container]] = {
-    "range": RangeContainer,
+    "range": range_container,
     "tgz": GzipContainer,
-    "zip": ZipContainer,
+    "zip": zip_container,
     "arrow": arrow_container,
     "parquet": parquet_container,
     "idx": IdxContainer,
     "cifar": CifarContainer,
+    "spool": SpoolContainer,
 }
 """How each kind of file is opened, by the name that `Member.container` has."""
+
+
+def is_forward_only(path: Path, member: Member) -> bool:
+    """Whether an image of a file costs reading others, unless the file is read in its own order.
+
+    Args:
+        path: The file.
+        member: Any image of it.
+    """
+    if member.container == "idx":
+        return is_compressed(path)
+    if member.container == "cifar":
+        return member.name == PYTHON
+    return member.container in ("tgz", "parquet")
 
 
 class Containers:
     """Reads the images of items whose files hold many; the last file stays open.
 
-    One is enough, since items of a file stand next to each other.
+    One is enough, since items of a file stand next to each other. It may stay open from one shard
+    to the next, which goes on where the other ended.
 
     Args:
         root: Folder that the items' paths are relative to.
@@ -40,7 +59,8 @@ class Containers:
 
     def __init__(self, root: bytes) -> None:
         self._root = root
-        self._path = b""
+        self._path, self._kind = b"", ""
+        self._identity: tuple[int, ...] = ()
         self._open: Container | None = None
 
     def read(self, item: RawItem) -> bytes | NDArray[np.uint8]:
@@ -52,14 +72,34 @@ class Containers:
             RawFileError: The file cannot be read.
         """
         assert item.member is not None
-        if self._open is None or item.path != self._path:
+        kind = item.member.container
+        if self._open is None or (item.path, kind) != (self._path, self._kind):
             self.close()
-            path = Path(os.fsdecode(os.path.join(self._root, item.path)))
-            self._open, self._path = CONTAINERS[item.member.container](path), item.path
+            self._path, self._kind = item.path, kind
+            path = self._full_path()
+            self._identity = _identity(path)
+            self._open = CONTAINERS[kind](path)
         return self._open.read(item)
+
+    def close_if_changed(self) -> None:
+        """Close the open file where its path leads to another one by now, or to none."""
+        if self._open is not None and _identity(self._full_path()) != self._identity:
+            self.close()
 
     def close(self) -> None:
         """Close the file that is open."""
         if self._open is not None:
             self._open.close()
             self._open = None
+
+    def _full_path(self) -> Path:
+        return Path(os.fsdecode(os.path.join(self._root, self._path)))
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    """What tells a file, as it is now, from any other; empty when there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packer.containers.container import check_unchanged, open_file, read_at
+from packer.containers.gzip_stream import GzipDamageError, GzipStream
 from packer.sources.cifar_batch import (
     BINARY,
     PICKLE_BYTES_MAX,
@@ -35,11 +36,12 @@ class IdxContainer:
     def __init__(self, path: Path) -> None:
         self._file = open_file(path)
         try:
-            self._stream = open_idx(self._file)
-            self._header = read_images_header(self._stream)
+            stream = open_idx(self._file)
+            self._header = read_images_header(stream)
         except (ValueError, OSError, EOFError, zlib.error) as error:
             self._file.close()
             raise ImageError(f"not an IDX file of images: {error}") from error
+        self._unpacked = GzipStream(self._file) if stream is not self._file else None
 
     def read(self, item: RawItem) -> NDArray[np.uint8]:
         """Pixels (height, width, 1)."""
@@ -48,10 +50,12 @@ class IdxContainer:
         height, width = self._header.height, self._header.width
         position = IMAGES_HEADER_BYTES + item.member.position * height * width
         try:
-            # A compressed stream that is told to go back starts over by itself.
-            self._stream.seek(position)
-            data = self._stream.read(height * width)
-        except (OSError, EOFError, zlib.error) as error:
+            if self._unpacked is not None:
+                data = self._unpacked.read(position, height * width)
+            else:
+                self._file.seek(position)
+                data = self._file.read(height * width)
+        except (OSError, GzipDamageError) as error:
             raise ImageError(f"the IDX file is damaged: {error}") from error
         if len(data) < height * width:
             raise ImageError(f"the IDX file ends before image {item.member.position}")
@@ -59,7 +63,8 @@ class IdxContainer:
 
     def close(self) -> None:
         """Close the file."""
-        self._stream.close()
+        if self._unpacked is not None:
+            self._unpacked.close()
         self._file.close()
 
 

@@ -1,4 +1,4 @@
-"""What a container is: a file that holds many images, open for the time of one shard task."""
+"""What a container is: a file that holds many images, open while its items are packed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ CHANGED = "the file changed while the build ran; run the build again when it is 
 class Container(Protocol):
     """One file of many images.
 
-    Items of a shard come in the order in which they lie in the file, so that a container that
-    cannot jump reads forward once. It goes back by starting over.
+    Items come in the order in which they lie in the file, or from a spool (`packer.spooling`), so
+    that a container that cannot jump reads forward once. It goes back by starting over. What it
+    gives for an item does not depend on the items before.
     """
 
     def read(self, item: RawItem) -> bytes | NDArray[np.uint8]:
@@ -50,14 +51,18 @@ def open_file(path: Path) -> BinaryIO:
         raise RawFileError(f"cannot be read: {error.strerror}") from error
 
 
-def check_unchanged(file: BinaryIO, item: RawItem) -> None:
-    """Make sure that a file is the one that the scan saw.
+def check_unchanged(file: BinaryIO | Path, item: RawItem) -> None:
+    """Make sure that a file, open or by its path, is the one that the scan saw.
 
     Raises:
         ImageError: Its size or the time of its last change is another.
+        RawFileError: It is not there.
     """
     assert item.member is not None
-    status = os.fstat(file.fileno())
+    try:
+        status = os.stat(file if isinstance(file, Path) else file.fileno())
+    except OSError as error:
+        raise RawFileError(f"cannot be read: {error.strerror}") from error
     if (status.st_size, status.st_mtime_ns) != (item.member.file_byte_count, item.mtime_ns):
         raise ImageError(CHANGED)
 

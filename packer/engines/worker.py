@@ -26,6 +26,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from packer.containers import Containers
 from packer.errors import RejectedItemError
 from packer.task import build_shard
 from packer.workspace import Workspace
@@ -51,12 +52,15 @@ def main() -> None:
     _keep_memory()
     orders: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(orders,), daemon=True).start()
+    containers: Containers | None = None
     while True:
         order = orders.get()
         scratch, number = Path(order["scratch"]), order["number"]
         lost = {int(position): reason for position, reason in order["lost"].items()}
         try:
-            build_shard(workspace, number, scratch, _teller(positions, place), lost)
+            # Not before the first order: a worker that is started ahead finds no plan yet.
+            containers = containers or Containers(workspace.read_task_plan().root)
+            build_shard(workspace, number, scratch, _teller(positions, place), lost, containers)
             _tell(finished=number)
         except RejectedItemError as error:
             _tell(failed=number, kind="reject", message=str(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import subprocess
 import sys
@@ -109,6 +110,21 @@ def packer(packer_command: list[str]) -> Callable[..., subprocess.CompletedProce
         return subprocess.run([*packer_command, *map(os.fspath, arguments)], **options)
 
     return run
+
+
+@pytest.fixture
+def unpacked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Numbers of bytes that gzip files gave in this process, one for each read."""
+    counts: list[int] = []
+    read1 = gzip.GzipFile.read1
+
+    def counted(self: gzip.GzipFile, size: int = -1) -> bytes:
+        data = read1(self, size)
+        counts.append(len(data))
+        return data
+
+    monkeypatch.setattr(gzip.GzipFile, "read1", counted)
+    return counts
 
 
 def processes_with(text: str) -> list[int]:
