@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from packer.arrange import arranged
 from packer.errors import BuildError
-from packer.estimate import Estimator, recipe_for_target, store_bytes
+from packer.estimate import Estimator, recipe_for_target, store_bytes, stored_pixels
 from packer.prepare import Prepared
 from packer.read_ahead import read_files
 from packer.recipe import LOSSY_POLICIES, ImagePolicy, Recipe
-from packer.sampling import Sampled
+from packer.sampling import Sampled, SampleSize
 from packer.slow_storage import THREAD_COUNT
 from packer.sources import SourceOptions, scan_source
 from packer.wording import size_text, time_text
@@ -36,10 +36,11 @@ from readers.store.image_header import read_header
 SPACE_MARGIN = 1.05
 """How much more room than the estimate there must be, for what an estimate cannot see."""
 
-_TIMED_COUNT = 64
-_TIMED_PIXELS_MAX = 40_000_000
-"""Items that are worked on under each policy to tell its times: 64 photos of up to 0.6 megapixels.
-Of 24 the speed of "smart", where few are raw, was a third beside what it is."""
+_TIMED = SampleSize(64, 2**26)
+_TIMED_COUNT_LEAST, _TIMED_PIXELS = 4, 40_000_000
+"""Items that are worked on under each policy to tell its times: 64 photos of up to 0.6 megapixels,
+fewer of larger ones. Of 24 the speed of "smart", where few are raw, was a third beside what it
+is."""
 
 _PROBE_BYTES = 2**26
 _START_S = 1.0
@@ -277,14 +278,11 @@ def _recommended(
 
 
 def _timed_sample(estimator: Estimator) -> list[Sampled]:
-    found, pixels = [], 0
-    for sampled in estimator.sample(_TIMED_COUNT):
-        prepared = sampled.prepared(Recipe())
-        if prepared is not None:
-            pixels += prepared.pixels.size
-            found.append(sampled)
-        if pixels > 3 * _TIMED_PIXELS_MAX:
-            break
+    sample = estimator.sample(_TIMED)
+    pixels = sum(stored_pixels(sampled, Recipe()) or 0 for sampled in sample)
+    count = max(_TIMED_COUNT_LEAST, len(sample) * _TIMED_PIXELS // max(1, pixels))
+    step = max(1, len(sample) // count)
+    found = [sampled for sampled in sample[::step] if sampled.prepared(Recipe()) is not None]
     if not found:
         raise BuildError(
             "none of the sampled images can be decoded; packer build names the reasons."

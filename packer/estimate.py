@@ -18,7 +18,7 @@ from packer.errors import BuildError
 from packer.forms import drawn
 from packer.geometry import plan_fit
 from packer.recipe import Recipe
-from packer.sampling import ENCODED_COUNT, HEADER_COUNT, Sampled, sample_of
+from packer.sampling import ENCODED, HEADERS, Sampled, SampleSize, sample_of
 from packer.sources.items import Scan
 from packer.wording import size_text
 from readers.machine import core_count
@@ -58,7 +58,7 @@ class Estimator:
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan
-        self._samples: dict[int, list[Sampled]] = {}
+        self._samples: dict[SampleSize, list[Sampled]] = {}
         self._found: dict[Recipe, NDArray[np.int64]] = {}
         count = len(scan.items)
         self._file_bytes = np.fromiter((item.byte_count for item in scan.items), np.int64, count)
@@ -69,11 +69,11 @@ class Estimator:
         items = self._scan.items
         return np.fromiter((drawn(b"proportion", i.key) for i in items), np.float64, len(items))
 
-    def sample(self, count: int) -> list[Sampled]:
-        """`count` items of the scan, read."""
-        if count not in self._samples:
-            self._samples[count] = sample_of(self._scan, count)
-        return self._samples[count]
+    def sample(self, size: SampleSize) -> list[Sampled]:
+        """Some items of the scan, read."""
+        if size not in self._samples:
+            self._samples[size] = sample_of(self._scan, size)
+        return self._samples[size]
 
     def record_bytes(self, recipe: Recipe) -> NDArray[np.int64]:
         """Bytes that each item's record will take, about, as int64.
@@ -107,7 +107,7 @@ class Estimator:
             return np.where(is_raw, self._image_bytes(plain), self._image_bytes(coded))
         if policy == "smart":
             return self._smart_bytes(recipe)
-        sample = self.sample(ENCODED_COUNT)
+        sample = self.sample(ENCODED)
         with ThreadPoolExecutor(core_count()) as pool:
             sizes = pool.map(lambda sampled: _stored_size(sampled, recipe), sample)
         found = [
@@ -126,8 +126,8 @@ class Estimator:
         coded = self._image_bytes(dataclasses.replace(recipe, image="jpeg", raw_below=None))
         channel_count = CHANNEL_COUNTS[recipe.mode] or 3
         found = []
-        for sampled in self.sample(HEADER_COUNT):
-            pixels = _stored_pixels(sampled, recipe)
+        for sampled in self.sample(HEADERS):
+            pixels = stored_pixels(sampled, recipe)
             if pixels is not None:
                 byte_count = pixels * channel_count
                 is_raw = byte_count <= recipe.raw_below
@@ -156,8 +156,8 @@ class Estimator:
             return np.full(count, recipe.square_side**2, np.int64)
         found = [
             (sampled.item.byte_count, pixels)
-            for sampled in self.sample(HEADER_COUNT)
-            if (pixels := _stored_pixels(sampled, recipe)) is not None
+            for sampled in self.sample(HEADERS)
+            if (pixels := stored_pixels(sampled, recipe)) is not None
         ]
         if recipe.size is not None:
             # A side is given, so the size does not depend on the file's.
@@ -258,7 +258,7 @@ def _stored_size(sampled: Sampled, recipe: Recipe) -> int | None:
     return len(prepared.image) if isinstance(prepared.image, bytes) else prepared.image.nbytes
 
 
-def _stored_pixels(sampled: Sampled, recipe: Recipe) -> int | None:
+def stored_pixels(sampled: Sampled, recipe: Recipe) -> int | None:
     """Pixels of the image as it will be stored; None when the file cannot be read."""
     if not isinstance(sampled.data, bytes):
         height, width = sampled.data.shape[:2]

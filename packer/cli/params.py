@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,7 +19,15 @@ _UNITS = {
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
-class ByteSize(click.ParamType[int]):
+if TYPE_CHECKING:
+    _Size = click.ParamType[int]
+    _Names = click.ParamType[tuple[str, ...]]
+    _Shares = click.ParamType[tuple[tuple[str, float], ...]]
+else:  # It says what it gives only in the newest versions of click.
+    _Size = _Names = _Shares = click.ParamType
+
+
+class ByteSize(_Size):
     """A size such as 500MB, 1GiB or 1048576."""
 
     name = "size"
@@ -40,7 +49,7 @@ class ByteSize(click.ParamType[int]):
 BYTE_SIZE = ByteSize()
 
 
-class ClassNamesParam(click.ParamType[tuple[str, ...]]):
+class ClassNamesParam(_Names):
     """Class names: a file with one a line, or names with commas between them."""
 
     name = "names"
@@ -65,7 +74,7 @@ class ClassNamesParam(click.ParamType[tuple[str, ...]]):
 CLASS_NAMES = ClassNamesParam()
 
 
-class SplitShares(click.ParamType[tuple[tuple[str, float], ...]]):
+class SplitShares(_Shares):
     """Names and shares of splits, such as train=0.9,val=0.1."""
 
     name = "shares"
