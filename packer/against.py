@@ -6,14 +6,19 @@ then each raw item is prepared again and must give the values that are stored.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import os
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
+from packer.arrange import arranged
+from packer.containers import Containers
 from packer.errors import SourceError
 from packer.parallel import map_threads
 from packer.plan import library_versions, make_plan, make_schema
@@ -94,17 +99,19 @@ def compare_with_raw(
     recipe = _recipe_of(store)
     scan = scan_source(Path(raw), _options_of(store, root))
     comparison = RawComparison(raw=str(raw))
-    schema = make_schema(scan, recipe)
+    # In the raw order, whatever the store's: some files can only be read forward.
+    chosen = arranged(scan, dataclasses.replace(recipe, shuffle=None))
+    schema = make_schema(chosen, recipe)
     comparison.settings.extend(_schema_differences(manifest, schema))
     comparison.notes.extend(_version_notes(manifest))
     places = {key: index for index, key in enumerate(store_keys(store))}
     known_rejects = _rejected_keys(store)
-    present = {item.key for item in scan.items}
+    present = {item.key for item in chosen.items}
     comparison.removed.extend(key_text(key) for key in places if key not in present)
     if not reads_content:
         comparison.added.extend(
             key_text(item.key)
-            for item in scan.items
+            for item in chosen.items
             if item.key not in places and item.key not in known_rejects
         )
         if not (comparison.added or comparison.removed):
@@ -112,13 +119,14 @@ def compare_with_raw(
         on_progress(manifest.sample_count)
         return comparison
 
-    worker = _ContentWorker(store, scan, schema, recipe, places, known_rejects, on_progress)
+    worker = _ContentWorker(store, chosen, schema, recipe, places, known_rejects, on_progress)
     batches = [
-        scan.items[at : at + _ITEMS_AT_ONCE] for at in range(0, len(scan.items), _ITEMS_AT_ONCE)
+        chosen.items[at : at + _ITEMS_AT_ONCE] for at in range(0, len(chosen.items), _ITEMS_AT_ONCE)
     ]
-    for added, changed in map_threads(worker.compare, batches, thread_count):
-        comparison.added.extend(added)
-        comparison.changed.update(changed)
+    with contextlib.closing(worker):
+        for added, changed in map_threads(worker.compare, batches, thread_count):
+            comparison.added.extend(added)
+            comparison.changed.update(changed)
     return comparison
 
 
@@ -220,15 +228,36 @@ class _ContentWorker:
         self._is_same_schema = schema == store.manifest.schema
         self._stored_reader = RecordReader(store.layout)
         self._fresh_reader = RecordReader(self._layout)
+        self._root = os.fsencode(os.path.abspath(scan.root))
+        # Each thread goes forward in its own, from one batch to the next.
+        self._of_thread = threading.local()
+        self._containers: list[Containers] = []
+
+    def close(self) -> None:
+        """Close the files that hold many items."""
+        for containers in self._containers:
+            containers.close()
+
+    def _containers_here(self) -> Containers:
+        containers: Containers | None = getattr(self._of_thread, "containers", None)
+        if containers is None:
+            containers = self._of_thread.containers = Containers(self._root)
+            self._containers.append(containers)
+        return containers
 
     def compare(self, items: list[RawItem]) -> tuple[list[str], dict[str, str]]:
         """Keys that were added, and how others changed, of some raw items."""
         added: list[str] = []
         changed: dict[str, str] = {}
-        root = os.fsencode(os.path.abspath(self._scan.root))
         with (
-            SampleMaker(root, self._schema, self._recipe, self._scan.mask_colors) as maker,
-            ReadAhead(root, items) as reader,
+            SampleMaker(
+                self._root,
+                self._schema,
+                self._recipe,
+                self._scan.mask_colors,
+                self._containers_here(),
+            ) as maker,
+            ReadAhead(self._root, items) as reader,
         ):
             for at, item in enumerate(items):
                 record, reason = self._fresh(item, reader.files(at), maker)

@@ -80,7 +80,8 @@ def test_text_that_is_not_utf8_costs_its_entry(tmp_path):
     assert found is not None
     (first, problem), (second, _) = found.entries(found.images, CocoImage)
     assert (first, second) == (None, CocoImage(id=2))
-    assert problem == "cannot be decoded: Invalid UTF-8 encoded string"
+    assert problem.startswith("cannot be decoded: ")  # In the words of msgspec's version.
+    assert "utf-8" in problem.lower()
 
 
 @pytest.mark.parametrize(

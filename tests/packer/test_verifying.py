@@ -336,6 +336,29 @@ def test_a_store_matches_what_it_was_built_from(mine):
     assert verify(out, level="quick", against=raw).is_good
 
 
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"limit": 3},
+        {"include": ("ant/*",)},
+        {"exclude": ("*1.png",)},
+        {"splits": (("train", 0.5), ("val", 0.5)), "stratify": True},
+        {"shuffle": 7},
+    ],
+    ids=lambda choice: next(iter(choice)),
+)
+def test_a_store_of_chosen_items_matches_what_it_was_chosen_from(tmp_path, draw_tree, choice):
+    """What its recipe left out is not missing, and its order is not the raw data's."""
+    names = [f"{name}/{number}.png" for name in ("ant", "bee") for number in range(4)]
+    raw, out = draw_tree(tmp_path / "raw", names), tmp_path / "out"
+    build(raw, out, Recipe(size=8, fit="crop", **choice), worker_count=1)
+    assert verify(out, against=raw).problems == []
+    assert verify(out, level="quick", against=raw).problems == []
+    if "limit" not in choice:
+        draw_tree(raw, ["ant/2new.png"])
+        assert verify(out, against=raw).added == ["ant/2new.png"]
+
+
 def test_raw_items_that_were_added_removed_or_changed_are_named(mine, draw_tree, picture):
     """Content decides: a file of another name, another content, and one that can be packed now."""
     raw, out = mine
