@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from packer import against
 from packer.building import Step, build
 from packer.containers import Containers
 from packer.errors import NoSpaceError
@@ -222,6 +223,22 @@ def test_a_jumping_order_unpacks_each_archive_once(tmp_path, packed, unpacked):
     (notice,) = notices
     assert "'a.tgz', 'b.tgz' can only be read forward" in notice
     assert "12 images of 3" in notice
+
+
+def test_a_shuffled_store_is_held_against_archives_that_are_unpacked_once(
+    tmp_path, packed, unpacked, monkeypatch
+):
+    """By each thread, however many samples are compared at a time and whatever their order."""
+    build(packed, tmp_path / "out.lmdb", SHUFFLED, worker_count=1)
+    monkeypatch.setattr(against, "_ITEMS_AT_ONCE", 2)
+    unpacked.clear()
+    scan_source(packed, SourceOptions())
+    scanned = sum(unpacked)
+    unpacked.clear()
+    store = open_store(tmp_path / "out.lmdb")
+    comparison = against.compare_with_raw(store, packed)
+    assert comparison.problems() == []
+    assert 0 < sum(unpacked) - scanned <= len(FIRST) + len(SECOND)
 
 
 def test_an_archive_that_is_left_and_come_back_to_is_copied(tmp_path, packed, unpacked):
