@@ -314,6 +314,26 @@ def test_masks_and_captions(tmp_path):
     assert found.ignored.examples["not named by the annotations"] == ["3.png"]
 
 
+def test_several_captions_of_a_picture_are_all_kept(tmp_path):
+    """As Flickr8k and Flickr30k have them, five rows a picture, in the order of the list."""
+    write_files(tmp_path, "1.png", "2.png", "3.png")
+    found = scan_text(
+        tmp_path,
+        "image,caption,split,width,height\n1.png,a cat,train,9,9\n2.png,a dog,train,9,9\n"
+        "1.png,one cat,train,9,9\n1.png,a cat,val,9,9\n3.png,,train,9,9\n1.png,a cat,train,9,9\n",
+    )
+    captions = {item.key.decode(): item.values["captions"] for item in found.items}
+    assert captions == {"1.png": ["a cat", "one cat", "a cat"], "2.png": ["a dog"], "3.png": [""]}
+    assert Field(name="captions", kind="json") in found.fields
+    assert "caption" not in {field.name for field in found.fields}
+    assert not found.rejects
+    (reject,) = found.annotation_rejects
+    assert (reject.key, reject.path) == (b"1.png", "list.csv, line 5")
+    assert (
+        reject.reason == "the split is 'val', and 'train' in list.csv, line 2, of the same picture"
+    )
+
+
 def test_outlines_are_not_dropped(tmp_path):
     """A list that holds outlines is refused by name: without them it would lose its masks."""
     with pytest.raises(SourceError, match="columns 'EncodedPixels' hold outlines"):

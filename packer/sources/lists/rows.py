@@ -31,7 +31,7 @@ _NO_FILE = RawFile(b"", 0, 0)
 
 @dataclass(slots=True)
 class ListImage:
-    """A picture, as the first of its rows has it."""
+    """A picture, as the first of its rows has it; but for captions, of which each row has one."""
 
     key: bytes
     place: str
@@ -42,7 +42,7 @@ class ListImage:
     label: int = 0
     labels: tuple[int, ...] = ()
     size: tuple[int, int] | None = None
-    caption: str = ""
+    captions: list[str] = field(default_factory=list)
     mask: RawFile | None = None
 
 
@@ -136,6 +136,11 @@ def row_reader(
                 image_number = _add_image(state, image, problem or read_labels(image, row))
             elif state.content == "objects":
                 image_number = known_number
+            elif state.content == "pictures" and columns.caption is not None:
+                image = state.images[known_number]
+                problem = _split_problem(image, row, entry) or _read_caption(image, row, columns)
+                if problem is not None:
+                    state.refuse_annotation(listed.key, place, problem)
             else:
                 first = state.images[known_number]
                 where = first.place
@@ -212,24 +217,44 @@ def _add_image(state: ListsRead, image: ListImage, problem: str | None) -> int:
     return len(state.images) - 1
 
 
+def _read_caption(image: ListImage, row: list[Any], columns: Columns) -> str | None:
+    """Add the caption of a row, if there is a column of them; the problem if there is one."""
+    if columns.caption is None:
+        return None
+    caption = cell_text(row[columns.caption])
+    if caption is None:
+        return f"the caption is a {type(row[columns.caption]).__name__}; expected text"
+    problem = text_problem("caption", caption)
+    if problem is None:
+        image.captions.append(caption)
+    return problem
+
+
 def _row_problem(
     state: ListsRead, image_number: int, row: list[Any], entry: ListFile
 ) -> str | None:
     """Why boxes of a row do not belong to its picture, or None when they do."""
     if image_number < 0:
         return "its picture was rejected"
-    image, columns = state.images[image_number], entry.table.columns
-    split = entry.split or ""
-    if columns.split is not None:
-        split = cell_text(row[columns.split]) or ""
-    if split != image.split:
-        return f"the split is {split!r}, and {image.split!r} in {image.place}, of the same picture"
-    size = row_size(row, columns)
+    image = state.images[image_number]
+    problem = _split_problem(image, row, entry)
+    if problem is not None:
+        return problem
+    size = row_size(row, entry.table.columns)
     if isinstance(size, str):
         return size
     if size != image.size:
         return f"the picture's size is {size}, and {image.size} in {image.place}"
     return None
+
+
+def _split_problem(image: ListImage, row: list[Any], entry: ListFile) -> str | None:
+    """Why a row is not about its picture, which has a split already, or None when it is."""
+    column = entry.table.columns.split
+    split = (entry.split if column is None else cell_text(row[column])) or ""
+    if split == image.split:
+        return None
+    return f"the split is {split!r}, and {image.split!r} in {image.place}, of the same picture"
 
 
 def _read_rest(
@@ -249,14 +274,9 @@ def _read_rest(
             return problem
     else:
         image.split = entry.split or ""
-    if columns.caption is not None:
-        caption = cell_text(row[columns.caption])
-        if caption is None:
-            return f"the caption is a {type(row[columns.caption]).__name__}; expected text"
-        image.caption = caption
-        problem = text_problem("caption", caption)
-        if problem is not None:
-            return problem
+    problem = _read_caption(image, row, columns)
+    if problem is not None:
+        return problem
     if columns.mask is not None:
         written = cell_text(row[columns.mask])
         if not written:

@@ -7,7 +7,8 @@ What a list holds is decided by the names of its columns:
     a column `label`               one label for each picture
     no such column, but two or
     more that hold only 0 and 1    several labels for each picture, by the names of the columns
-    a mask or a caption alone      pictures without labels
+    a mask or a caption alone      pictures without labels; several captions of one picture are
+                                   rows of it
 """
 
 from __future__ import annotations
@@ -152,6 +153,7 @@ def _scan_of(
             notes.append(f"{count_text(background_count, 'picture')} without boxes: background")
     has_mask = any(entry.table.columns.mask is not None for entry in lists)
     has_caption = any(entry.table.columns.caption is not None for entry in lists)
+    has_captions = any(len(image.captions) > 1 for image in images)
     split_places = {split: n for n, split in enumerate(splits)}
     # One dict for all items of the same values, which nobody changes.
     shared: dict[tuple[int, int], dict[str, Any]] = {}
@@ -167,8 +169,10 @@ def _scan_of(
             shared[split, label] = values
         if content in ("labels", "flags"):
             values = {"labels": [label_of[number] for number in image.labels], **values}
-        if has_caption:
-            values = {**values, "caption": image.caption}
+        if has_captions:
+            values = {**values, "captions": image.captions}
+        elif has_caption:
+            values = {**values, "caption": "".join(image.captions)}
         items.append(
             RawItem(
                 image.key,
@@ -187,7 +191,7 @@ def _scan_of(
         items=items,
         classes=classes,
         splits=splits,
-        fields=_fields(content, classes, splits, has_mask, has_caption),
+        fields=_fields(content, classes, splits, has_mask, has_caption, has_captions),
         rejects=state.rejects + tree_rejects,
         annotation_rejects=state.annotation_rejects,
         ignored=ignored,
@@ -340,6 +344,7 @@ def _fields(
     splits: tuple[str, ...],
     has_mask: bool,
     has_caption: bool,
+    has_captions: bool,
 ) -> tuple[Field, ...]:
     fields: list[Field] = []
     if content == "objects":
@@ -352,7 +357,9 @@ def _fields(
         fields.append(Field(name="label", kind="label", dtype="int64", names=classes))
     if has_mask:
         fields.append(Field(name="mask", kind="mask", dtype="uint8", shape=(None, None)))
-    if has_caption:
+    if has_captions:
+        fields.append(Field(name="captions", kind="json"))
+    elif has_caption:
         fields.append(Field(name="caption", kind="text"))
     if splits:
         fields.append(split_field(splits))
