@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import msgspec
@@ -80,7 +80,22 @@ class BuildPlan:
 
 def library_versions() -> dict[str, str]:
     """Versions of the libraries whose pixels and bytes end up in a store, by name."""
-    return {name: version(name) for name in ("lmdb", "numpy", "opencv-python-headless", "pillow")}
+    return {
+        "lmdb": version("lmdb"),
+        "numpy": version("numpy"),
+        "opencv-python-headless": _opencv_version(),
+        "pillow": version("pillow"),
+    }
+
+
+def _opencv_version() -> str:
+    """Of its wheel, which says which libjpeg is in it; else, of another build, its own."""
+    try:
+        return version("opencv-python-headless")
+    except PackageNotFoundError:
+        import cv2
+
+        return str(cv2.__version__)
 
 
 def make_schema(scan: Scan, recipe: Recipe) -> Schema:
