@@ -35,6 +35,7 @@ _PROGRESS_S = 0.1
 NO_SPACE = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 POSITION_BYTES = 8
 NO_MEMORY_STATUS = 12
+LOG_BYTES_MAX = 2**18
 
 _OOM_SCORE = b"300"
 
@@ -94,6 +95,7 @@ def _teller(positions: int, place: int) -> Any:
         if now - last >= _PROGRESS_S:
             last = now
             _tell(done=done)
+            keep_log_short()
 
     tell(0)
     return tell
@@ -104,6 +106,16 @@ def _tell(**message: Any) -> None:
         os.write(1, (json.dumps(message) + "\n").encode())
     except BrokenPipeError:
         os._exit(1)  # Nobody listens any more.
+
+
+def keep_log_short() -> None:
+    """Let go of what was printed on stderr, which the driver keeps in memory, once it is long.
+
+    Decoders may print a line for each of a million files; when a worker dies, the last few count.
+    """
+    if os.fstat(2).st_size > LOG_BYTES_MAX:
+        os.ftruncate(2, 0)
+        os.lseek(2, 0, os.SEEK_SET)
 
 
 def _parts(error: OSError) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import cv2
@@ -462,6 +464,22 @@ def test_a_signal_to_a_worker_alone_is_not_its_end(tmp_path, raw, many_shards, s
 
     build(raw, tmp_path / "out.lmdb", many_shards, worker_count=1, on_step=disturb)
     assert contents(tmp_path / "out.lmdb") == contents(shards)
+
+
+def test_what_a_worker_prints_takes_no_memory_to_speak_of():
+    """Libraries may print about every file; the last lines are there when the worker dies."""
+    code = (
+        "import os; from packer.engines.worker import LOG_BYTES_MAX, keep_log_short\n"
+        "os.write(2, b'x' * LOG_BYTES_MAX); keep_log_short()\n"
+        "assert os.fstat(2).st_size == LOG_BYTES_MAX\n"
+        "os.write(2, b'y'); keep_log_short(); os.write(2, b'the last line')\n"
+    )
+    log = os.memfd_create("log")
+    try:
+        subprocess.run([sys.executable, "-c", code], stderr=log, check=True, timeout=60)
+        assert os.pread(log, 100, 0) == b"the last line"
+    finally:
+        os.close(log)
 
 
 def test_the_first_worker_starts_while_the_raw_data_are_looked_through(tmp_path, raw):
