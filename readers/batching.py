@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
+from readers.draws import with_draws
 from readers.order_sampler import OrderSampler
 from readers.place import Place, Run
 from readers.ranks import ranks
@@ -62,12 +63,21 @@ class OrderBatches:
         drop_last: Whether a last batch that is not full is left out.
         pads: Whether all ranks have equally many batches, all full: what is missing in the last
             ones is samples from the start of the order.
+        tells_draws: Whether indices carry their draw, where the order may draw one repeatedly; see
+            `readers.draws`.
     """
 
     def __init__(
-        self, sampler: OrderSampler, batch_size: int, *, drop_last: bool, pads: bool
+        self,
+        sampler: OrderSampler,
+        batch_size: int,
+        *,
+        drop_last: bool,
+        pads: bool,
+        tells_draws: bool = False,
     ) -> None:
         self._sampler = sampler
+        self._tells_draws = tells_draws and sampler.may_repeat
         self._batch_size = batch_size
         self._drop_last = drop_last
         self._pads = pads
@@ -104,7 +114,10 @@ class OrderBatches:
             turns = min(turns, self._sampler.share(self._sampler.count - position))
         chunk = max(1, _CHUNK // size) * size
         for first in range(0, turns, chunk):
-            indices = self._sampler.taken(epoch, position, first, min(first + chunk, turns))
+            stop = min(first + chunk, turns)
+            indices = self._sampler.taken(epoch, position, first, stop)
+            if self._tells_draws:
+                indices = with_draws(indices, self._sampler.positions(position, first, stop))
             for start in range(0, len(indices), size):
                 yield indices[start : start + size]
 

@@ -16,6 +16,7 @@ from readers.batching import Batches, GivenBatches, OrderBatches
 from readers.buckets import BucketBatchSampler
 from readers.collate import collate
 from readers.dataset import LMDBDataset
+from readers.draws import split_draws
 from readers.identity import identity_of_dataset
 from readers.order_sampler import OrderSampler
 from readers.place import Run
@@ -96,7 +97,13 @@ class Loader(DataLoader[Any]):
             self._batches = batch_sampler
         elif batch_sampler is None and isinstance(sampler, OrderSampler):
             assert batch_size is not None
-            self._batches = OrderBatches(sampler, batch_size, drop_last=drop_last, pads=pad)
+            self._batches = OrderBatches(
+                sampler,
+                batch_size,
+                drop_last=drop_last,
+                pads=pad,
+                tells_draws=isinstance(dataset, LMDBDataset),
+            )
         else:
             assert self.batch_sampler is not None
             self._batches = GivenBatches(self.batch_sampler, sampler)
@@ -151,13 +158,14 @@ class Loader(DataLoader[Any]):
         if not isinstance(self.dataset, LMDBDataset):
             return indices
         count = len(self.dataset)
+        given, (indices, draws) = indices, split_draws(indices)
         wrong = (indices < -count) | (indices >= count)
         if wrong.any():
             raise IndexError(
                 f"the sampler yields {indices[wrong.argmax()]} for {self.dataset!r}, "
                 f"expected [0, {count})"
             )
-        return np.where(indices < 0, indices + count, indices)
+        return given if draws is not None else np.where(indices < 0, indices + count, indices)
 
     def _handed_out(self, run: Run, batches: Iterator[Any]) -> Iterator[Any]:
         """The same batches, with the time on both sides of each, and the place, taken down."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from readers.collate import collate
+from readers.draws import INDEX_BITS, split_draws
 from readers.followers import Followers
 from readers.gather import empty_batch, gather
 from readers.jpeg_window import WindowDecoder, load
@@ -103,8 +104,16 @@ class BatchReader:
         epoch: int = 0,
         take: Take = take_fresh,
         watch: Watch | None = None,
+        draws: NDArray[np.int64] | None = None,
     ) -> GatheredSamples:
         """The samples at `indices`, which are in [0, len(view)), as one batch.
+
+        Args:
+            indices: Of the samples.
+            epoch: On which the chances of operations depend, as they do on the sample.
+            take: Gives memory for the batch.
+            watch: Told where time goes.
+            draws: On which they depend as well, if there are any; see `readers.draws`.
 
         Raises:
             ShardError: A shard or record is missing or damaged.
@@ -133,7 +142,7 @@ class BatchReader:
         watch.lap("read")
         params = None
         if self._ops is not None:
-            params = self._drawn(self._ops, located, positions, epoch)
+            params = self._drawn(self._ops, located, positions, epoch, draws)
             batch[self._ops.field] = self._worked(
                 self._ops,
                 store,
@@ -216,7 +225,12 @@ class BatchReader:
         return samples
 
     def _drawn(
-        self, ops: ImageOps, located: Located, positions: NDArray[np.int64], epoch: int
+        self,
+        ops: ImageOps,
+        located: Located,
+        positions: NDArray[np.int64],
+        epoch: int,
+        draws: NDArray[np.int64] | None,
     ) -> Params:
         """What is done to each image."""
         image = self._image
@@ -226,7 +240,8 @@ class BatchReader:
             for name, side in zip(("height", "width"), image.shape, strict=False)
         )
         # Chances follow the sample, not its place in a split or choice of samples.
-        return ops.plan.draw(heights, widths, ops.seed, epoch, positions)
+        drawn = positions if draws is None else positions | draws << INDEX_BITS
+        return ops.plan.draw(heights, widths, ops.seed, epoch, drawn)
 
     def _moved_masks(
         self, field: Field, masks: list[Any], params: Params, out: torch.Tensor
@@ -389,7 +404,8 @@ class StoreFiller:
 
     def fill(self, indices: NDArray[np.int64], epoch: int, take: Take, watch: Watch) -> Any:
         """One batch, its tensors in memory from `take`."""
-        samples = self._opened().read(indices, epoch, take, watch)
+        indices, draws = split_draws(indices)
+        samples = self._opened().read(indices, epoch, take, watch, draws)
         batch = collate(samples)
         watch.lap("collate")
         return batch
@@ -400,7 +416,8 @@ class StoreFiller:
         """Several batches by one call: small ones are cheaper together."""
         if len(parts) == 1:
             return [self.fill(parts[0], epoch, take, watch)]
-        samples = self._opened().read(np.concatenate(parts), epoch, take, watch)
+        indices, draws = split_draws(np.concatenate(parts))
+        samples = self._opened().read(indices, epoch, take, watch, draws)
         batches, start = [], 0
         for part in parts:
             batches.append(collate(samples.part(start, start + len(part))))
@@ -428,7 +445,7 @@ class MapFiller:
         """One batch. What is not in memory from `take` is copied there by who needs it to be."""
         watch.start()
         samples = []
-        for index in indices.tolist():
+        for index in split_draws(indices)[0].tolist():
             watch.sample(index)
             samples.append(self._dataset[index])
         watch.lap("transform")

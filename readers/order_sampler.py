@@ -91,6 +91,11 @@ class OrderSampler(DistributedSampler[int]):
         """
         raise NotImplementedError(f"{type(self).__name__} has no method indices()")
 
+    @property
+    def may_repeat(self) -> bool:
+        """Whether a sample may come several times in an epoch, each time to be seen otherwise."""
+        return False
+
     def settings(self) -> str:
         """What the order follows from, besides the seed. A state is refused by another."""
         return f"{type(self).__name__} of {self.count} from {self.size}"
@@ -133,9 +138,12 @@ class OrderSampler(DistributedSampler[int]):
             first: Number of the first turn asked for.
             stop: End of the turns asked for.
         """
+        return self.indices(epoch, self.positions(start, first, stop) % self.count)
+
+    def positions(self, start: int, first: int, stop: int) -> NDArray[np.int64]:
+        """Where in the order of all ranks this rank takes its turns; see `taken`."""
         rank, world_size = ranks(*self._ranks)
-        positions = start + rank + world_size * np.arange(first, stop, dtype=np.int64)
-        return self.indices(epoch, positions % self.count)
+        return start + rank + world_size * np.arange(first, stop, dtype=np.int64)
 
     def __len__(self) -> int:
         return self.num_samples

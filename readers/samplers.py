@@ -189,6 +189,11 @@ class WeightedSampler(OrderSampler):
             self._epoch_order = epoch, order
         return self._epoch_order[1][positions]
 
+    @property
+    def may_repeat(self) -> bool:
+        """Whether a sample may come several times in an epoch."""
+        return self.replacement
+
     def settings(self) -> str:
         """What the order follows from, besides the seed."""
         how = "with" if self.replacement else "without"
@@ -255,6 +260,11 @@ class ClassBalancedSampler(OrderSampler):
             return drawn(self._cumulative, positions, seed=self.seed, epoch=epoch)
         places = mixed(positions, self._sizes, self._counts, seed=self.seed, epoch=epoch)
         return self._by_class[places]
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether a sample may come several times in an epoch."""
+        return True
 
     def settings(self) -> str:
         """What the order follows from, besides the seed."""
@@ -345,6 +355,11 @@ class MixtureSampler(OrderSampler):
     def indices(self, epoch: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """The samples at some positions of an epoch, as a `ConcatDataset` numbers them."""
         return mixed(positions, self._sizes, self._counts, seed=self.seed, epoch=epoch)
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether a sample may come several times in an epoch."""
+        return True
 
     def settings(self) -> str:
         """What the order follows from, besides the seed."""
