@@ -23,7 +23,7 @@ def info(path: str | Path) -> dict[str, Any]:
     return {
         **msgspec.to_builtins(manifest),
         "path": str(path),
-        "bytes": sum(shard.bytes for shard in manifest.shards),
+        "bytes": manifest.shard_bytes,
         "content_sha256": content_sha256(manifest),
     }
 
@@ -35,7 +35,7 @@ def describe(path: str | Path) -> str:
         StoreError: There is no store, or its manifest cannot be read.
     """
     manifest = read_manifest(path)
-    byte_count = sum(shard.bytes for shard in manifest.shards)
+    byte_count = manifest.shard_bytes
     source = manifest.source
     lines = [
         f"{path}: {count_text(manifest.sample_count, 'sample')}, {byte_count:,} bytes in "

@@ -46,7 +46,7 @@ class LmdbChildren:
         self._store = store
         self._idle: list[_Child] = []
         self._all: list[_Child] = []
-        byte_count = sum(info.bytes for info in store.manifest.shards)
+        byte_count = store.manifest.shard_bytes
         self._turn = threading.Semaphore(1 + byte_count // _CHILD_BYTES)
 
     def problem(self, number: int) -> str | None:

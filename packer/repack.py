@@ -268,7 +268,7 @@ def _report(out: Path, parts: Sequence[Part], started: float) -> RepackReport:
         path=str(out),
         stores=list(dict.fromkeys(str(part.store.path) for part in parts)),
         sample_count=manifest.sample_count,
-        bytes=sum(shard.bytes for shard in manifest.shards),
+        bytes=manifest.shard_bytes,
         shard_count=len(manifest.shards),
         kept_shard_count=sum(part.indices is None for part in parts),
         classes=class_counts(manifest),

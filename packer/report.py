@@ -148,7 +148,7 @@ def make_report(
         ignored_count=sum(manifest.source.ignored.values()),
         ignored=manifest.source.ignored,
         annotations=manifest.source.annotations,
-        bytes=sum(shard.bytes for shard in manifest.shards),
+        bytes=manifest.shard_bytes,
         shard_count=len(manifest.shards),
         kept_shard_count=kept,
         seconds=seconds,

@@ -141,7 +141,7 @@ def gather_store(path: Path) -> StoreFacts:
         path=path,
         sample_count=manifest.sample_count,
         shard_count=len(manifest.shards),
-        total_bytes=sum(shard.bytes for shard in manifest.shards),
+        total_bytes=manifest.shard_bytes,
     )
     try:
         paths = _check_sizes(path, manifest)

@@ -133,6 +133,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     statistics: dict[str, Any]
     versions: dict[str, str]
 
+    @property
+    def shard_bytes(self) -> int:
+        """Size of all shard files."""
+        return sum(shard.bytes for shard in self.shards)
+
     def __post_init__(self) -> None:
         total = sum(shard.sample_count for shard in self.shards)
         if total != self.sample_count:
