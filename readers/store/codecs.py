@@ -263,7 +263,7 @@ class _Json:
     def encode(self, field: Field, value: Any) -> tuple[Items, bytes | memoryview]:
         try:
             return (), msgspec.json.encode(value)
-        except (TypeError, ValueError, RecursionError) as error:
+        except (TypeError, ValueError, msgspec.EncodeError, RecursionError) as error:
             raise CodecError(f"not JSON: {error}") from error
 
     def decode(self, field: Field, items: Items, payload: memoryview) -> Any:

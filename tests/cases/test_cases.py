@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from PIL import Image
 from torch.utils.data import ConcatDataset, DataLoader
 
@@ -41,6 +40,7 @@ from readers.store.errors import (
 )
 from readers.store.layout import UPDATE_CACHE_NAME
 from readers.store.manifest import read_manifest
+from tests.command import run_packer
 
 # The cases say how many loader workers there are, whatever the cores.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
@@ -79,7 +79,7 @@ def case(request: pytest.FixtureRequest, cases: Path) -> Case:
 
 def packer(*arguments: str | os.PathLike[str]) -> Any:
     """Run `packer` in this process; the workers of a build are processes of their own."""
-    done = CliRunner().invoke(cli, [os.fspath(argument) for argument in arguments])
+    done = run_packer(*arguments)
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done
 

@@ -16,17 +16,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from PIL import Image
 
 from packer.building import Step, build
-from packer.cli import cli
 from packer.cli.params import BYTE_SIZE
 from packer.errors import NoSpaceError
 from packer.info import info
 from packer.verifying import verify
 from readers.store.errors import StoreIncompleteError
 from readers.store.manifest import read_manifest
+from tests.command import run_packer
 
 # --- build ----------------------------------------------------------------------------------------
 
@@ -141,7 +140,7 @@ def test_a_reader_that_has_seen_enough_gets_no_traceback(packer_command, store):
 )
 def test_wrong_usage_has_status_2(arguments, said):
     """Before anything is looked at; with the option, the limits and the value given."""
-    done = CliRunner().invoke(cli, arguments)
+    done = run_packer(*arguments)
     assert done.exit_code == 2
     assert said in done.stderr
     assert done.stdout == ""
@@ -150,7 +149,7 @@ def test_wrong_usage_has_status_2(arguments, said):
 @pytest.mark.parametrize("arguments", [[], ["build"], ["info"], ["verify"], ["get"]])
 def test_help_names_all_options(arguments):
     """Status 0; every command says what it does."""
-    done = CliRunner().invoke(cli, [*arguments, "--help"])
+    done = run_packer(*arguments, "--help")
     assert (done.exit_code, done.stderr) == (0, "")
     assert "Usage:" in done.stdout
     if not arguments:
@@ -283,7 +282,7 @@ def test_a_limit_on_file_sizes_is_told_in_one_line(tmp_path, large_raw, packer):
 
 def run_here(*arguments):
     """A command in this process; its exit status and output are those of `packer`."""
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+    return run_packer(*map(str, arguments))
 
 
 def test_info_prints_lines_or_json(store):

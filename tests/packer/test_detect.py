@@ -8,15 +8,14 @@ import subprocess
 import sys
 
 import pytest
-from click.testing import CliRunner
 
-from packer.cli import cli
 from packer.errors import AmbiguousFormatError, SourceError
 from packer.sources import SOURCES, SourceOptions, scan_source, source_named
 from packer.sources.detection.detect import detect, examine
 from packer.sources.detection.evidence import READ_FROM_FILE
 from packer.sources.detection.found import UNREAD
 from packer.sources.walk import PICTURE_TYPES
+from tests.command import run_packer
 from tests.packer.raw_files import COCO, VOC, write_files, write_texts
 
 AUTO = SourceOptions()
@@ -368,15 +367,10 @@ def test_a_circle_of_links_ends(tmp_path):
 # --- packer detect --------------------------------------------------------------------------------
 
 
-def run(*arguments):
-    """The `packer` command, in this process."""
-    return CliRunner().invoke(cli, list(map(os.fspath, arguments)))
-
-
 def test_detect_prints_the_evidence_and_the_decision(tmp_path):
     """One line for each layout, the strongest first, and the line that a build prints."""
     write_texts(write_files(tmp_path, "a/1.png"), {"list.csv": "path,label\na/1.png,b\n"})
-    done = run("detect", tmp_path)
+    done = run_packer("detect", tmp_path)
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "format       score  seen",
@@ -389,7 +383,7 @@ def test_detect_prints_the_evidence_and_the_decision(tmp_path):
 def test_detect_json_is_one_document(tmp_path):
     """The same facts for a program; a name that is no UTF-8 does not break it."""
     write_files(tmp_path, os.fsdecode(b"a\xe9/1.png"))
-    done = run("detect", tmp_path, "--json")
+    done = run_packer("detect", tmp_path, "--json")
     assert (done.exit_code, done.stderr, done.stdout.count("\n")) == (0, "", 1)
     assert json.loads(done.stdout) == {
         "format": "imagefolder",
@@ -411,18 +405,18 @@ def test_detect_json_is_one_document(tmp_path):
 def test_detect_fails_where_a_build_would(tmp_path):
     """Exit status 1, the table on stdout and the message of the build on stderr."""
     write_texts(write_files(tmp_path, "1.png"), {"a.json": json.dumps({"assets": {}})})
-    done = run("detect", tmp_path)
+    done = run_packer("detect", tmp_path)
     assert done.exit_code == 1
     assert "vott       80  a.json has assets; no source reads it" in done.stdout.splitlines()
     assert done.stderr.startswith(f"Error: {tmp_path}: this looks like VoTT annotations (a.json")
     write_texts(tmp_path, {"a.json": "", "list.csv": "path,label\nx.png,b\n"})
-    done = run("detect", tmp_path)
+    done = run_packer("detect", tmp_path)
     assert done.exit_code == 1
     assert "sampled paths are there; but no picture such as 'x.png' lies in" in done.stdout
     (tmp_path / "moved").mkdir()
     write_files(tmp_path, "moved/x.png")
-    assert run("detect", tmp_path, "--root", tmp_path / "moved").exit_code == 0
-    done = run("detect", tmp_path / "gone")
+    assert run_packer("detect", tmp_path, "--root", tmp_path / "moved").exit_code == 0
+    done = run_packer("detect", tmp_path / "gone")
     assert (done.exit_code, done.stdout) == (1, "")
     assert "No such file or directory" in done.stderr
 
@@ -431,13 +425,13 @@ def test_a_tie_is_exit_status_2(tmp_path):
     """As wrong usage is, for detect and build alike: --format is missing."""
     write_files(tmp_path / "raw", "images/1.png", "masks/1.png")
     write_texts(tmp_path / "raw", {"list.csv": "path,label\nimages/1.png,a\n"})
-    done = run("detect", tmp_path / "raw", "--json")
+    done = run_packer("detect", tmp_path / "raw", "--json")
     assert done.exit_code == 2
     document = json.loads(done.stdout)
     assert (document["format"], document["line"], document["is_tie"]) == (None, None, True)
     assert document["problem"] == str(examine(tmp_path / "raw").error)
     assert "to take it give --format mask-pairs" in done.stderr
-    done = run("build", tmp_path / "raw", tmp_path / "out.lmdb")
+    done = run_packer("build", tmp_path / "raw", tmp_path / "out.lmdb")
     assert done.exit_code == 2
     assert "to take it give --format mask-pairs" in done.stderr
     assert not (tmp_path / "out.lmdb").exists()

@@ -94,7 +94,7 @@ def _read_json(file: RawFile | None, found: ContainerFiles) -> Any:
         if file.byte_count > _JSON_BYTES_MAX:
             raise ValueError(f"{file.byte_count:,} bytes; expected at most {_JSON_BYTES_MAX:,}")
         return msgspec.json.decode(found.full_path(file.path).read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError, msgspec.DecodeError, RecursionError) as error:
         reason = f"cannot be read as JSON: {error}"
         reject = Reject(key=file.path, path=readable_path(file.path), reason=reason)
         if reject not in found.rejects:

@@ -51,8 +51,8 @@ def _record(data: bytes) -> dict[str, Any]:
     """
     try:
         return _DECODER.decode(data)
-    except msgspec.ValidationError:
-        raise
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error  # As it is only in newer versions of msgspec.
     except (msgspec.DecodeError, UnicodeDecodeError):
         # Slower, and takes what real files have: NaN, half of a pair of surrogates, and a
         # byte-order mark.
