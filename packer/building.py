@@ -17,7 +17,6 @@ from packer.engines.local import Crew, map_tasks
 from packer.engines.worker import NO_SPACE
 from packer.errors import (
     BuildError,
-    BuildMismatchError,
     DiskError,
     NoSpaceError,
     RejectedItemError,
@@ -35,6 +34,7 @@ from packer.sources import SourceOptions, scan_source
 from packer.sources.dataset import is_dataset, scan_dataset
 from packer.sources.items import Reject
 from packer.spooling import check_spool_space, spooled
+from packer.unfinished import goes_on
 from packer.update import plan_update, seed_workspace, write_update_cache
 from packer.workspace import TargetLock, TaskPlan, TaskReport, Workspace
 from readers.machine import core_count, local_rank_count
@@ -384,17 +384,10 @@ def _prepare(
 ) -> set[int]:
     """Begin a build, or take up an unfinished one. Numbers of the shards that are finished."""
     facts = plan.facts()
-    unfinished = workspace.read_facts()
-    differences = facts_that_differ(facts, unfinished) if unfinished is not None else []
-    if differences and not overwrite:
-        raise BuildMismatchError(
-            f"{workspace.folder}: an unfinished build of {out.name} is there, of other settings or "
-            f"data: {'; '.join(differences)}. Finish it with what it was begun with, or discard it "
-            "with --overwrite."
-        )
+    is_unfinished = goes_on(workspace, facts, out, overwrite=overwrite)
     items = plan.scan.items
     tasks = [items[first:end] for first, end in plan.cuts]
-    if unfinished is None or differences:
+    if not is_unfinished:
         _check_space(out, plan)
         made = [number for number in range(len(plan.cuts)) if number not in stays]
         check_spool_space(workspace, plan, made, scratch)

@@ -282,12 +282,7 @@ def _timed_sample(estimator: Estimator) -> list[Sampled]:
     pixels = sum(stored_pixels(sampled, Recipe()) or 0 for sampled in sample)
     count = max(_TIMED_COUNT_LEAST, len(sample) * _TIMED_PIXELS // max(1, pixels))
     step = max(1, len(sample) // count)
-    found = [sampled for sampled in sample[::step] if sampled.prepared(Recipe()) is not None]
-    if not found:
-        raise BuildError(
-            "none of the sampled images can be decoded; packer build names the reasons."
-        )
-    return found
+    return sample[::step]
 
 
 def _times(sample: list[Sampled], recipes: list[Recipe]) -> list[tuple[float, float]]:
@@ -312,14 +307,18 @@ def _times(sample: list[Sampled], recipes: list[Recipe]) -> list[tuple[float, fl
 def _times_once(sample: list[Sampled], recipe: Recipe) -> tuple[float, float]:
     started = time.thread_time()
     prepared = [p for sampled in sample if (p := sampled.prepared(recipe)) is not None]
-    work_s = (time.thread_time() - started) / len(sample)
-    room = np.ones(max((each.pixels.nbytes for each in prepared), default=0), np.uint8)
+    if not prepared:
+        raise BuildError(
+            "none of the sampled images can be decoded; packer build names the reasons."
+        )
+    work_s = (time.thread_time() - started) / len(prepared)
+    room = np.ones(max(each.pixels.nbytes for each in prepared), np.uint8)
     started = time.thread_time()
     for each in prepared:
         _read(each, recipe, room)
-    read_s = (time.thread_time() - started) / max(1, len(prepared))
+    read_s = (time.thread_time() - started) / len(prepared)
     stored = sum(len(p.image) if isinstance(p.image, bytes) else p.image.nbytes for p in prepared)
-    return work_s + _COPY_S * stored / max(1, len(prepared)), max(read_s, 1e-6)
+    return work_s + _COPY_S * stored / len(prepared), max(read_s, 1e-6)
 
 
 _COPY_S = 1.7e-9

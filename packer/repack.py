@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packer.engines.worker import NO_SPACE
-from packer.errors import BuildError, BuildMismatchError, NoSpaceError
+from packer.errors import BuildError, NoSpaceError
 from packer.parallel import map_threads
 from packer.plan import facts_that_differ
 from packer.publish import check_target, publish_folder
@@ -30,6 +30,7 @@ from packer.report import class_counts, content_sha256
 from packer.rewrite import Rewriter
 from packer.scratch import scratch_folder
 from packer.store_keys import KEY_FIELD, key_bytes
+from packer.unfinished import goes_on
 from packer.wording import count_text
 from packer.workspace import TargetLock, TaskReport, Workspace
 from readers.store.errors import CodecError, ShardError
@@ -206,15 +207,7 @@ def _begin(
     links: bool,
 ) -> None:
     """Begin, or go on with what an interrupted call has left."""
-    unfinished = workspace.read_facts()
-    differences = facts_that_differ(facts, unfinished) if unfinished is not None else []
-    if differences and not overwrite:
-        raise BuildMismatchError(
-            f"{workspace.folder}: an unfinished build of {out.name} is there, of other settings or "
-            f"data: {'; '.join(differences)}. Finish it with what it was begun with, or discard it "
-            "with --overwrite."
-        )
-    if unfinished is not None and not differences:
+    if goes_on(workspace, facts, out, overwrite=overwrite):
         return
     try:
         _check_space(out, parts, links=links)

@@ -16,6 +16,9 @@ from readers.store.manifest import Manifest
 
 _CLASSES_SHOWN_MAX = 10
 
+_TAKEN = (("label",), ("boxes", "labels"), ("labels",), ("mask",), ("caption",), ("captions",))
+"""What training takes beside the image: the first of which a store has all."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class BuildReport:
@@ -69,7 +72,7 @@ class BuildReport:
 
     def _returns(self) -> str:
         """The argument that makes a tuple of what training takes."""
-        for names in (("label",), ("boxes", "labels"), ("labels",), ("mask",), ("caption",)):
+        for names in _TAKEN:
             if set(names) <= set(self.fields):
                 return f", returns={('image', *names)!r}"
         return ""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from itertools import islice
 
 from packer.slow_storage import THREAD_COUNT, Pace
 
@@ -83,7 +84,7 @@ class FolderLister:
         """Have folders listed that will be asked for next, where the server is slow."""
         if self._pool is None:
             return
-        for path in _first(paths, _AHEAD_MAX):
+        for path in islice(paths, _AHEAD_MAX):
             if path not in self._coming and len(self._coming) < _AHEAD_MAX:
                 self._coming[path] = self._pool.submit(self._listed_and_asked, path)
 
@@ -107,8 +108,3 @@ class FolderLister:
 
 def _entry_name(entry: os.DirEntry[bytes]) -> bytes:
     return entry.name
-
-
-def _first(paths: Iterable[bytes], count: int) -> Iterator[bytes]:
-    for _, path in zip(range(count), paths, strict=False):
-        yield path

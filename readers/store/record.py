@@ -44,9 +44,9 @@ STRUCT_CODES = {
 """What a header item of each element type is to `struct`."""
 
 _INT_BOUNDS = {
-    f"{sign}int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1)) if not sign else (0, 2**bits)
-    for sign in ("u", "")
-    for bits in (8, 16, 32, 64)
+    name: (int(np.iinfo(name).min), int(np.iinfo(name).max) + 1)
+    for name in STRUCT_CODES
+    if "int" in name
 }
 """[low, high) of each whole-number type."""
 

@@ -334,6 +334,14 @@ def test_several_captions_of_a_picture_are_all_kept(tmp_path):
     )
 
 
+def test_a_second_row_with_a_mask_is_no_caption_alone(tmp_path):
+    """Its mask would be lost."""
+    write_files(tmp_path, "1.png", "m1.png", "m2.png")
+    found = scan_text(tmp_path, "image,mask,caption\n1.png,m1.png,a cat\n1.png,m2.png,a tail\n")
+    assert [item.values for item in found.items] == [{"caption": "a cat"}]
+    assert reasons(found) == {"list.csv, line 3": "listed twice (first in line 2)"}
+
+
 def test_outlines_are_not_dropped(tmp_path):
     """A list that holds outlines is refused by name: without them it would lose its masks."""
     with pytest.raises(SourceError, match="columns 'EncodedPixels' hold outlines"):

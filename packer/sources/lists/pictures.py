@@ -6,10 +6,10 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from packer.parallel import map_threads
 from packer.slow_storage import THREAD_COUNT, Pace
 from packer.sources.items import RawFile
 from packer.sources.pairing import composed, split_path, stem_of
@@ -99,9 +99,8 @@ class ListedFiles:
         if not self._pace.is_slow:
             return
         bases = [base for base, _ in self._bases(folder)]
-        with ThreadPoolExecutor(THREAD_COUNT, thread_name_prefix="find-ahead") as pool:
-            found = pool.map(lambda path: self._looked_for(path, bases), set(written))
-            self._asked = {full: status for statuses in found for full, status in statuses}
+        found = map_threads(lambda path: self._looked_for(path, bases), set(written), THREAD_COUNT)
+        self._asked = {full: status for statuses in found for full, status in statuses}
 
     def _looked_for(
         self, written: str, bases: Sequence[bytes]

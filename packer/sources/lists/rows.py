@@ -110,6 +110,10 @@ def row_reader(
     rows_are_boxes = box is not None and len(box.positions) == 4
     place_start = f"{entry.shown}, {entry.table.unit}"
     read_labels = _label_reader(state, entry, flags)
+    # Where a row says anything else, a second one of the same picture would have it lost.
+    adds_captions = (
+        state.content == "pictures" and columns.caption is not None and columns.mask is None
+    )
     last_path, last_number = "", -1
 
     def read_row(line: int, row: list[Any] | str) -> None:
@@ -136,7 +140,7 @@ def row_reader(
                 image_number = _add_image(state, image, problem or read_labels(image, row))
             elif state.content == "objects":
                 image_number = known_number
-            elif state.content == "pictures" and columns.caption is not None:
+            elif adds_captions:
                 image = state.images[known_number]
                 problem = _split_problem(image, row, entry) or _read_caption(image, row, columns)
                 if problem is not None:
