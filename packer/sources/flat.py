@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import attrgetter
 from pathlib import Path
 
-from packer.sources.imagefolder import split_folders
+from packer.sources.imagefolder import sibling_notes, split_folders
 from packer.sources.items import RawItem, Scan
 from packer.sources.source import SourceOptions
 from packer.sources.walk import readable_path, walk
@@ -47,6 +47,8 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         notes.append(
             f"{count} not packed, {BESIDE_SPLITS}: {examples}{', ...' if count > 5 else ''}"
         )
+    if options.format == name:
+        notes += sibling_notes(raw, tree)
     return Scan(
         format=name,
         root=raw,

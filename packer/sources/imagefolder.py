@@ -8,10 +8,18 @@ from operator import attrgetter
 from pathlib import Path
 
 from packer.errors import SourceError
+from packer.sources.class_folders import classless, names_no_class
 from packer.sources.items import RawItem, Scan
+from packer.sources.siblings import find_parts, split_names
 from packer.sources.source import SourceOptions
+from packer.sources.split_labels import (
+    LIST_EXTENSION,
+    SplitLabels,
+    find_label_file,
+    read_split_labels,
+)
 from packer.sources.splits import are_all_splits, split_field
-from packer.sources.walk import Contents, Tree, readable_path, walk
+from packer.sources.walk import NOT_A_PICTURE, Contents, Tree, readable_path, walk
 from packer.wording import names_text
 from readers.store.schema import Field
 from readers.store.splits import canonical_split
@@ -20,6 +28,7 @@ name = "imagefolder"
 
 BESIDE_CLASSES = "unlabelled: lies beside class folders"
 NO_CLASSES = "unlabelled: its split has no class folders"
+NOT_LISTED = "unlabelled: not named by the file of labels in its split"
 NAMES_SHOWN_MAX = 5
 
 
@@ -29,28 +38,27 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     The level-1 folders are splits only if each one that holds pictures has the name of a split.
     Classes are the union over the splits, sorted by bytes, so that a class that is missing from
     one split does not shift the labels of that split. An empty class folder keeps its class.
-    Pictures that lie in no class folder are ignored, by reason, and a note says so.
+    A folder such as `images` is no class (see `classless`): classes are the folders in it, if any.
+    Pictures that lie in no class folder are ignored, by reason, and a note says so; but those of a
+    split whose labels are in a text file (`val/val_annotations.txt`) get them.
 
     Raises:
         SourceError: There are pictures, but no class folder holds any.
     """
-    tree = walk(raw)
+    tree = walk(raw, (LIST_EXTENSION,))
     tops = tree.contents(1)
     splits = split_folders(tops)
     class_depth = 2 if splits else 1
+    candidates, passed = _candidates(tree, splits)
     # Of the class folders, those that hold only other files (documents, code) are no classes: each
     # would take a number. An empty one may be a class that is still to come or lost its pictures.
-    candidates = {
-        path: folder
-        for path, folder in tree.contents(class_depth).items()
-        if not splits or _is_split_name(path.split(b"/")[0])
-    }
     class_folders = {
         path: folder
         for path, folder in candidates.items()
         if folder.holds_pictures or not folder.other_count
     }
     if not any(folder.holds_pictures for folder in class_folders.values()):
+        _ignore_lists(tree, set())
         if any(folder.pictures for folder in tree.folders.values()):
             raise SourceError(
                 f"{readable_path(os.fsencode(raw))}: pictures lie in no class folder, and format "
@@ -68,25 +76,37 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         )
     labels = {key: label for label, key in enumerate(class_keys)}
     labelled_splits = {path.split(b"/")[0] for path, f in class_folders.items() if f.holds_pictures}
+    said = _labels_in_files(raw, tree, splits, labelled_splits, labels)
     items: list[RawItem] = []
+    # One dict for all items of a class and split, which nobody changes: one each would take more
+    # memory than all the rest.
+    shared: dict[tuple[int, int], dict[str, int]] = {}
     for path, folder in tree.folders.items():
         if not folder.pictures:
             continue
         parts = path.split(b"/") if path else []
-        if len(parts) < class_depth:
-            has_classes = not parts or parts[0] in labelled_splits
-            for picture in folder.pictures:
-                reason = BESIDE_CLASSES if has_classes else NO_CLASSES
-                tree.ignored.add(reason, readable_path(picture.path))
+        split = splits.index(parts[0]) if splits and parts else 0
+        at = class_depth - 1
+        if len(parts) > at and parts[at] in passed:
+            at += 1
+        label = labels.get(parts[at]) if len(parts) > at else None
+        if label is not None:
+            values = _values(shared, split, label, has_splits=bool(splits))
+            items += [
+                RawItem(p.path, p.path, p.byte_count, p.mtime_ns, values) for p in folder.pictures
+            ]
             continue
-        # One dict for all of a folder's items, which nobody changes: one each would take more
-        # memory than all the rest.
-        values = {"label": labels[parts[class_depth - 1]]}
-        if splits:
-            values["split"] = splits.index(parts[0])
-        items += [
-            RawItem(p.path, p.path, p.byte_count, p.mtime_ns, values) for p in folder.pictures
-        ]
+        of_split = said.get(parts[0]) if parts else None
+        has_classes = not parts or parts[0] in labelled_splits
+        reason = NOT_LISTED if of_split else BESIDE_CLASSES if has_classes else NO_CLASSES
+        rejected = {reject.key for reject in of_split.rejects} if of_split else ()
+        for p in folder.pictures:
+            class_key = of_split.class_of.get(p.path) if of_split else None
+            if class_key is not None:
+                values = _values(shared, split, labels[class_key], has_splits=True)
+                items.append(RawItem(p.path, p.path, p.byte_count, p.mtime_ns, values))
+            elif p.path not in rejected:
+                tree.ignored.add(reason, readable_path(p.path))
     items.sort(key=attrgetter("key"))
 
     split_names = tuple(readable_path(split) for split in splits)
@@ -94,9 +114,12 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     if splits:
         fields.append(split_field(split_names))
     notes = [
+        *(note for found in said.values() for note in found.notes),
         *_unlabelled_notes(tree),
         *_class_notes(classes, class_keys, class_folders, splits),
         *_folder_notes(tops, candidates, class_folders, splits),
+        *_name_notes(class_keys, passed),
+        *(sibling_notes(raw, tree) if options.format == name else ()),
     ]
     return Scan(
         format=name,
@@ -105,10 +128,82 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         classes=classes,
         splits=split_names,
         fields=tuple(fields),
-        rejects=tree.rejects,
+        rejects=tree.rejects + [reject for found in said.values() for reject in found.rejects],
         ignored=tree.ignored,
         notes=notes,
     )
+
+
+def _candidates(tree: Tree, splits: list[bytes]) -> tuple[dict[bytes, Contents], frozenset[bytes]]:
+    """Folders that may be classes, by path, and the names of those that were passed over.
+
+    Where no folder is a class but those of such names, they are the classes: it was asked for.
+    """
+    class_depth = 2 if splits else 1
+    found = {
+        path: folder
+        for path, folder in tree.contents(class_depth).items()
+        if not splits or _is_split_name(path.split(b"/")[0])
+    }
+    groups: dict[bytes, list[bytes]] = {}
+    for path, folder in found.items():
+        if folder.holds_pictures:
+            groups.setdefault(path.rpartition(b"/")[0], []).append(path.rpartition(b"/")[2])
+    passed = classless(groups.values())
+    if not passed:
+        return found, passed
+    kept = {path: f for path, f in found.items() if path.rpartition(b"/")[2] not in passed}
+    for path, folder in tree.contents(class_depth + 1).items():
+        _, above, last = path.rsplit(b"/", 2) if splits else (b"", *path.rsplit(b"/", 1))
+        if above in passed and not names_no_class(last):
+            kept[path] = folder
+    if not any(folder.holds_pictures for folder in kept.values()):
+        return found, frozenset()
+    return kept, passed
+
+
+def _values(
+    shared: dict[tuple[int, int], dict[str, int]], split: int, label: int, *, has_splits: bool
+) -> dict[str, int]:
+    """The values of all items of one class and split."""
+    values = {"label": label, "split": split} if has_splits else {"label": label}
+    return shared.setdefault((split, label), values)
+
+
+def _labels_in_files(
+    raw: Path,
+    tree: Tree,
+    splits: list[bytes],
+    labelled_splits: set[bytes],
+    labels: dict[bytes, int],
+) -> dict[bytes, SplitLabels]:
+    """What text files say of the pictures of splits without class folders, by split."""
+    said: dict[bytes, SplitLabels] = {}
+    used: set[bytes] = set()
+    for split in splits:
+        if split in labelled_splits:
+            continue
+        path = find_label_file(raw, tree.folders[split].annotation_files)
+        pictures = [
+            picture
+            for folder, held in tree.folders.items()
+            if folder.split(b"/")[0] == split
+            for picture in held.pictures
+        ]
+        found = read_split_labels(raw, path, pictures, labels) if path is not None else None
+        if path is not None and found is not None:
+            said[split] = found
+            used.add(path)
+    _ignore_lists(tree, used)
+    return said
+
+
+def _ignore_lists(tree: Tree, used: set[bytes]) -> None:
+    """Count the text files that were not read."""
+    for folder in tree.folders.values():
+        for path in folder.annotation_files:
+            if path not in used:
+                tree.ignored.add(NOT_A_PICTURE, readable_path(path))
 
 
 def split_folders(tops: dict[bytes, Contents]) -> list[bytes]:
@@ -123,7 +218,7 @@ def _is_split_name(name: bytes) -> bool:
 
 def _unlabelled_notes(tree: Tree) -> list[str]:
     notes = []
-    for reason in (BESIDE_CLASSES, NO_CLASSES):
+    for reason in (BESIDE_CLASSES, NO_CLASSES, NOT_LISTED):
         count = tree.ignored.counts.get(reason, 0)
         if count:
             shown = ", ".join(tree.ignored.examples[reason][:NAMES_SHOWN_MAX])
@@ -165,6 +260,32 @@ def _class_notes(
     if len(classes) == 1:
         notes.append(f"only one class: {names_text(classes)}")
     return notes
+
+
+def _name_notes(class_keys: list[bytes], passed: frozenset[bytes]) -> list[str]:
+    """Folders whose names say no more than that pictures lie there, and what was made of them."""
+    if passed:
+        shown = names_text(map(readable_path, sorted(passed)))
+        return [f"not taken for classes, since they name none: {shown}"]
+    if all(map(names_no_class, class_keys)):
+        shown = names_text(map(readable_path, class_keys))
+        return [f"taken for classes, since there are no others, although they name none: {shown}"]
+    return []
+
+
+def sibling_notes(raw: Path, tree: Tree) -> list[str]:
+    """What else folders may be that a user asked to take for classes, or to pack as they are."""
+    folders = {
+        path: [p.path.rpartition(b"/")[2] for p in f.pictures] for path, f in tree.folders.items()
+    }
+    parts = find_parts(os.fsencode(raw), folders)
+    if parts is not None:
+        return [f"{parts.text}: each is a sample of its own, as asked for"]
+    named = split_names(folders)
+    if named:
+        shown = names_text(map(readable_path, named))
+        return [f"splits in the names of folders are not read, as asked for: {shown}"]
+    return []
 
 
 def _folder_notes(

@@ -14,7 +14,8 @@ from readers.store.splits import canonical_split
 NO_PICTURE_HERE = "lies in a folder where no picture has annotations"
 
 PICTURE_FOLDERS = frozenset(
-    b"jpegimages images image imgs img jpegs jpg photos pictures input inputs rgb frames".split()
+    b"jpegimages images image imgs img img1 jpegs jpg photos pictures input inputs rgb "
+    b"frames".split()
 )
 """Names of folders of pictures, in lower case."""
 

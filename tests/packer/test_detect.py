@@ -151,6 +151,8 @@ NOT_READ = {
         "supervisely",
     ),
     "VoTT": (["1.png"], {"a.json": json.dumps({"assets": {}})}, "vott"),
+    "parts of samples": (["A/1.png", "A/2.png", "B/1.png", "B/2.png"], {}, "sample-parts"),
+    "splits in names": (["trainA/h1.png", "trainB/z1.png", "testA/h2.png"], {}, "split-names"),
 }
 
 

@@ -12,6 +12,7 @@ from packer.sources.detection.found import Evidence
 from packer.sources.detection.look import Listing, Look, deeper, evenly
 from packer.sources.detection.text_files import mask_lists
 from packer.sources.masks.names import role_of, stems_of_mask
+from packer.sources.masks.nnunet import case_of, channel_problem
 from packer.sources.pairing import PictureIndex, composed, stem_of
 from packer.sources.sidecars import pair_files
 from packer.sources.walk import Folder, Picture, Tree, readable_path, walk
@@ -86,24 +87,28 @@ def _small_tree(look: Look, files: Iterable[bytes]) -> Tree:
 
 @dataclass
 class _Group:
-    """Names of the pictures of one place, and the names that have a mask."""
+    """Names of the pictures of one place, and the names that have a mask; nnU-Net's cases."""
 
     pictures: list[bytes] = field(default_factory=list)
     masked: set[bytes] = field(default_factory=set)
+    cases: dict[bytes, bytes] = field(default_factory=dict)
 
 
 def _check_masks(found: Evidence, look: Look) -> Evidence:
     """Pictures and masks must have names in common; the share is said."""
     if mask_lists(look):
         return found
-    matched, sampled = _share(look.listings)
+    listings: Sequence[Listing] = look.listings
+    matched, sampled = _share(listings)
     if not sampled:
-        matched, sampled = _share([*look.listings, *deeper(look)])
+        listings = [*look.listings, *deeper(look)]
+        matched, sampled = _share(listings)
     if not sampled:
         return found  # Too deep for a look. The source has the last word.
     seen = f"{found.seen}; {matched} of {sampled} sampled pictures have a mask of their name"
     if matched:
-        return replace(found, seen=seen)
+        problem = channel_problem({x.path: x.pictures for x in listings}) or _several(listings)
+        return replace(found, seen=seen, problem=problem)
     problem = "every picture needs one. To take folders for labels give --format imagefolder"
     return replace(found, seen=seen, problem=problem)
 
@@ -118,6 +123,10 @@ def _share(listings: Sequence[Listing]) -> tuple[int, int]:
             group.masked.update(*map(_names_of_mask, listing.pictures))
         else:
             group.pictures += listing.pictures
+            for name in listing.pictures:
+                case = case_of(listing.join(name))
+                if case is not None:
+                    group.cases[name] = composed(case)
     matched = sampled = 0
     for group in groups.values():
         if not group.masked:
@@ -125,8 +134,28 @@ def _share(listings: Sequence[Listing]) -> tuple[int, int]:
         if group.masked and group.pictures:
             names = evenly(group.pictures)
             sampled += len(names)
-            matched += sum(not group.masked.isdisjoint(_names_of(name)) for name in names)
+            matched += sum(
+                not group.masked.isdisjoint([*_names_of(name), group.cases.get(name, name)])
+                for name in names
+            )
     return matched, sampled
+
+
+def _several(listings: Sequence[Listing]) -> str:
+    """Why the masks of a place cannot be told, if folders hold one each; else empty."""
+    first: dict[tuple[bytes, bytes], bytes] = {}
+    for listing in listings:
+        role = role_of(listing.path)
+        if not role.holds_masks:
+            continue
+        for name in evenly(listing.pictures):
+            other = first.setdefault((role.place, composed(stem_of(name))), listing.path)
+            if other != listing.path:
+                return (
+                    f"{readable_path(other)} and {readable_path(listing.path)} both have a mask of "
+                    "a picture, and a sample has one. Move one of the folders away"
+                )
+    return ""
 
 
 def _take_masks_beside(group: _Group) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from packer.errors import AmbiguousFormatError, SourceError
 from packer.sources.detection.content import checked
 from packer.sources.detection.evidence import collect_evidence, file_evidence
+from packer.sources.detection.folders import label_files, sample_parts
 from packer.sources.detection.found import UNREAD, Evidence
 from packer.sources.detection.look import look_at, shown_names
 from packer.sources.source import AUTO_FORMAT, SourceOptions
@@ -147,6 +148,11 @@ def _gather(raw: Path, options: SourceOptions) -> tuple[list[Evidence], list[byt
         raise SourceError(nothing_found(raw, look.unreadable))
     evidence[0] = checked(evidence[0], look)
     others = [listing.join(name) for listing in look.listings for name in listing.files]
+    if evidence[0].format in _PICTURES_ALONE and not evidence[0].problem:
+        evidence[:0] = sample_parts(look)
+    if evidence[0].format == "imagefolder":
+        read = label_files(look)
+        others = [path for path in others if path not in read]
     return evidence, others
 
 

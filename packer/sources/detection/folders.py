@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from packer.sources import dota
+from packer.sources.class_folders import names_no_class
 from packer.sources.detection.files import kind_of_file
 from packer.sources.detection.found import (
     FILES_MAX,
@@ -16,18 +18,28 @@ from packer.sources.detection.found import (
     STRUCTURAL,
     Evidence,
 )
-from packer.sources.detection.look import Look, evenly, holds_pictures, list_folder, shown_names
+from packer.sources.detection.look import (
+    LEVEL2_FOLDERS_MAX,
+    Look,
+    evenly,
+    holds_pictures,
+    list_folder,
+    shown_names,
+)
 from packer.sources.detection.text_files import are_yolo, is_yolo_class_file, yolo_classes_text
 from packer.sources.masks.names import role_of, stems_of_mask, stems_of_picture
 from packer.sources.pairing import composed, split_path, stem_of
+from packer.sources.siblings import find_parts, split_names
 from packer.sources.sidecars import PICTURE_FOLDERS
+from packer.sources.split_labels import LIST_EXTENSION, names_pictures
 from packer.sources.splits import are_all_splits
 from packer.sources.walk import readable_path
 from packer.wording import count_text
 
+_NNUNET = (b"imagestr", b"labelstr")
 _SIDE_BY_SIDE: dict[str, tuple[tuple[bytes, ...], ...]] = {
     "voc": ((b"annotations", b"jpegimages"),),
-    "mask-pairs": ((b"segmentationclass",), (b"ground_truth",), (b"groundtruth",)),
+    "mask-pairs": ((b"segmentationclass",), (b"ground_truth",), (b"groundtruth",), _NNUNET),
 }
 _ANYWHERE: dict[str, tuple[tuple[bytes, ...], ...]] = {
     "cityscapes": ((b"leftimg8bit", b"gtfine"), (b"leftimg8bit", b"gtcoarse")),
@@ -80,7 +92,8 @@ def folder_names(look: Look) -> Iterator[Evidence]:
             for sign in signs:
                 if all(name in lower for name in sign):
                     seen = f"folders {shown_names(listing.join(lower[name]) for name in sign)}"
-                    score = PAIRED if kind == "mask-pairs" else STRUCTURAL
+                    is_pair = kind == "mask-pairs" and sign != _NNUNET
+                    score = PAIRED if is_pair else STRUCTURAL
                     are_defects = sign == (b"ground_truth",) and b"test" in lower
                     problem = _DEFECTS if are_defects else ""
                     yield Evidence(format=kind, score=score, seen=seen, problem=problem)
@@ -199,10 +212,6 @@ def picture_names(name: bytes) -> list[bytes]:
     return [stem, *stems_of_picture(stem)]
 
 
-_NO_CLASSES = frozenset((b"images", b"image", b"imgs", b"img", b"jpegimages"))
-"""Names of folders that say no more than that pictures lie there. Photos may be a class."""
-
-
 def pictures(look: Look) -> Iterator[Evidence]:
     """Pictures in class folders, in split folders, or alone."""
     if not look.has_pictures:
@@ -216,20 +225,48 @@ def pictures(look: Look) -> Iterator[Evidence]:
                 tops = sorted((*tops, name))
                 if not are_all_splits(tops):
                     break
-    if len(tops) == 1 and tops[0].lower() in _NO_CLASSES:
+    if len(tops) == 1 and names_no_class(tops[0]):
         yield _picture_folder(look, tops[0])
     elif not tops:
         seen = f"{count_text(len(root.pictures), 'picture')}, in no folder"
         yield Evidence(format="flat", score=FLAT, seen=seen)
     elif not are_all_splits(tops):
-        seen = f"folders with pictures: {shown_names(tops)}"
-        yield Evidence(format="imagefolder", score=FOLDERS, seen=seen)
-    elif any(_has_class_folders(look, name) for name in tops):
-        seen = f"splits {shown_names(tops)} with class folders"
-        yield Evidence(format="imagefolder", score=FOLDERS, seen=seen)
+        if all(map(names_no_class, tops)) and not _hold_class_folders(look, tops):
+            seen = f"folders with pictures: {shown_names(tops)}, which are the names of no class"
+            yield Evidence(format="flat", score=FLAT, seen=seen)
+        else:
+            seen = f"folders with pictures: {shown_names(tops)}"
+            yield Evidence(format="imagefolder", score=FOLDERS, seen=seen)
     else:
-        seen = f"splits {shown_names(tops)} without class folders"
-        yield Evidence(format="flat", score=FLAT, seen=seen)
+        yield _splits(look, tops)
+
+
+def _splits(look: Look, splits: Sequence[bytes]) -> Evidence:
+    """Folders of splits, with class folders in them or without."""
+    shown = shown_names(splits)
+    plain: list[bytes] = []
+    for split in splits:
+        for name in _folders_with_pictures(look, split):
+            if not names_no_class(name):
+                seen = f"splits {shown} with class folders"
+                return Evidence(format="imagefolder", score=FOLDERS, seen=seen)
+            plain.append(split + b"/" + name)
+    if _hold_class_folders(look, plain):
+        seen = f"splits {shown} with class folders in {shown_names(plain)}"
+        return Evidence(format="imagefolder", score=FOLDERS, seen=seen)
+    seen = f"splits {shown} without class folders"
+    if plain:
+        seen += f": {shown_names(plain)} {'names' if len(plain) == 1 else 'name'} none"
+    return Evidence(format="flat", score=FLAT, seen=seen)
+
+
+def _hold_class_folders(look: Look, folders: Iterable[bytes]) -> bool:
+    """Whether a folder that names no class itself has one in it that does, with pictures."""
+    return any(
+        not names_no_class(name)
+        for folder in folders
+        for name in _folders_with_pictures(look, folder)
+    )
 
 
 def _picture_folder(look: Look, name: bytes) -> Evidence:
@@ -251,12 +288,55 @@ def _picture_folder(look: Look, name: bytes) -> Evidence:
     return Evidence(format="imagefolder", score=FLAT, seen=seen, problem=problem)
 
 
-def _has_class_folders(look: Look, split: bytes) -> bool:
-    if any(x.pictures for x in look.listings if x.path.startswith(split + b"/")):
-        return True
-    path = os.path.join(look.root, split)
+def _folders_with_pictures(look: Look, folder: bytes) -> Iterator[bytes]:
+    """Names of folders in a folder that hold pictures, at any depth."""
     try:
-        folders = list_folder(path, b"").folders
+        names = list_folder(os.path.join(look.root, folder), b"").folders
     except OSError:
-        return False
-    return any(holds_pictures(os.path.join(path, name)) for name in folders)
+        return
+    for name in names:
+        if holds_pictures(os.path.join(look.root, folder, name)):
+            yield name
+
+
+def label_files(look: Look) -> set[bytes]:
+    """Text files that name pictures of a split without class folders: `imagefolder` reads them."""
+    return {
+        listing.join(name)
+        for listing in look.listings
+        if listing.path and are_all_splits([listing.path])
+        for name in listing.files
+        if name.lower().endswith(LIST_EXTENSION)
+        and names_pictures(Path(os.fsdecode(os.path.join(look.root, listing.join(name)))))
+        and all(map(names_no_class, _folders_with_pictures(look, listing.path)))
+    }
+
+
+DEEP_FOLDERS_MAX = 200
+
+
+def sample_parts(look: Look) -> Iterator[Evidence]:
+    """Folders that would be taken for classes and hold parts of samples: see `find_parts`."""
+    folders = {listing.path: listing.pictures for listing in look.listings}
+    pending = [
+        x.join(name)
+        for x in look.listings
+        if not any(x.join(name) in folders for name in x.folders)
+        for name in x.folders[:LEVEL2_FOLDERS_MAX]
+    ]
+    for path in pending:  # Which grows.
+        if path in folders or len(folders) > len(look.listings) + DEEP_FOLDERS_MAX:
+            continue
+        try:
+            listing = list_folder(look.root, path)
+        except OSError:
+            continue
+        folders[path] = listing.pictures
+        pending += [listing.join(name) for name in listing.folders[:LEVEL2_FOLDERS_MAX]]
+    parts = find_parts(look.root, folders)
+    if parts is not None:
+        yield Evidence(format="sample-parts", score=PAIRED, seen=parts.text)
+        return
+    named = split_names(folders)
+    if named:
+        yield Evidence(format="split-names", score=PAIRED, seen=f"folders {shown_names(named)}")

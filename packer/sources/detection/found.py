@@ -70,6 +70,11 @@ UNREAD: dict[str, tuple[str, str]] = {
         "NumPy arrays",
         "Build from Python: packer.build(dataset, out), with any torch Dataset over them",
     ),
+    "sample-parts": (
+        "folders that are parts of one sample each, not classes",
+        "For pictures and masks, leave two folders, called images and masks, and give --format "
+        "mask-pairs; for one part alone, give its folder",
+    ),
     "segment-anything": (
         "Segment Anything annotations",
         "Join the JSON files to one COCO JSON: each holds one image and its annotations",
@@ -77,6 +82,10 @@ UNREAD: dict[str, tuple[str, str]] = {
     "sidecars": (
         "files of no known kind beside the pictures, of the same names",
         "Give the format with --format if it is one of those that are read",
+    ),
+    "split-names": (
+        "folders that have a split in their names, which makes no classes",
+        "Move them into a folder for each split, such as train/A and test/A for trainA and testA",
     ),
     "supervisely": ("Supervisely annotations", "Export the project as COCO or Pascal VOC"),
     "tfrecord": (

@@ -32,6 +32,8 @@ from packer.sources.lists.labels import ListLabels
 from packer.sources.lists.objects import check_forms, decide_form, label_position
 from packer.sources.lists.pictures import ListedFiles
 from packer.sources.lists.rows import Content, ListImage, ListsRead, row_reader, written_paths
+from packer.sources.pairing import split_path
+from packer.sources.sidecars import splits_by_folder
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
 from packer.sources.walk import PICTURE_TYPES, Picture, Tree, readable_path, walk
@@ -136,6 +138,7 @@ def _scan_of(
             "every picture has exactly one class; kept as a list of labels, since another could "
             "have several"
         )
+    notes += _splits_of_folders(lists, images)
     splits = _splits(lists, images)
     packed: list[bytes] = []
     choices: dict[str, str] = {}
@@ -319,13 +322,40 @@ def _decided_boxes(
     return decided, notes, choices
 
 
+def _tell_splits(lists: Sequence[ListFile]) -> bool:
+    return any(entry.split or entry.table.columns.split is not None for entry in lists)
+
+
+def _splits_of_folders(lists: Sequence[ListFile], images: Sequence[ListImage]) -> list[str]:
+    """Give pictures the splits that their folders are called after, where lists tell none.
+
+    Every layout takes them so, if all pictures lie in such folders. Notes say what was done.
+    """
+    if _tell_splits(lists):
+        return []
+    folders = {split_path(image.key)[0] for image in images}
+    found = splits_by_folder(folders)
+    if found:
+        for image in images:
+            image.split = found[split_path(image.key)[0]]
+        return [f"splits are those of the folders: {', '.join(ordered_splits(found.values()))}"]
+    named = sorted(folder for folder in folders if splits_by_folder([folder]))
+    if not named:
+        return []
+    other = next(folder for folder in sorted(folders) if folder not in named)
+    return [
+        f"no splits: pictures lie in {readable_path(named[0])}/, but others in "
+        f"{readable_path(other) or '.'}/. For splits, add a column called split"
+    ]
+
+
 def _splits(lists: Sequence[ListFile], images: Sequence[ListImage]) -> tuple[str, ...]:
-    """Names of the splits, if the lists tell any.
+    """Names of the splits, if the lists or the folders tell any.
 
     Raises:
         SourceError: There are more than a store can have.
     """
-    if not any(entry.split or entry.table.columns.split is not None for entry in lists):
+    if not _tell_splits(lists) and not any(image.split for image in images):
         return ()
     splits = ordered_splits(image.split for image in images)
     if len(splits) > SPLITS_MAX:

@@ -13,6 +13,7 @@ from packer.sources.items import RawFile, Reject, Scan
 from packer.sources.masks.label_map import find_label_maps, is_label_map_name
 from packer.sources.masks.lists import MaskList, read_mask_lists
 from packer.sources.masks.names import FolderRole, role_of, stems_of_mask, stems_of_picture
+from packer.sources.masks.nnunet import case_of, channel_problem, find_names
 from packer.sources.masks.survey import MaskDecision, decide_masks
 from packer.sources.pairing import PictureIndex, composed, several_reason, split_path, stem_of
 from packer.sources.picture_item import picture_item
@@ -76,8 +77,13 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     listed = [path for folder in tree.folders.values() for path in folder.annotation_files]
     maps = find_label_maps(raw, listed)
     lists = read_mask_lists(raw, [path for path in listed if not _is_label_map(path)])
+    _refuse_channels(raw, tree)
+    named = find_names(raw, listed, tree.folders)
+    maps = [named[1], *maps] if named is not None and named[1] is not None else maps
     pairs = _listed_pairs(tree, lists) if lists else _named_pairs(raw, tree)
-    used = {mask_list.path for mask_list in lists}
+    used = {mask_list.path for mask_list in lists} | ({named[0]} if named is not None else set())
+    if named is not None and named[1] is None:
+        pairs.notes.append(f"{readable_path(named[0])}: labels are regions, which name no values")
     for path in listed:
         if path not in used and not _is_label_map(path):
             tree.ignored.add(NOT_A_PICTURE, readable_path(path))
@@ -125,6 +131,17 @@ def _refuse_ade20k(raw: Path, listed: Iterable[bytes]) -> None:
             "masks hold a class as R / 10 * 256 + G, and are not read. Take its release for scene "
             "parsing (images/ and annotations/), or write masks of values."
         )
+
+
+def _refuse_channels(raw: Path, tree: Tree) -> None:
+    """Refuse nnU-Net's folders where each channel of a case is a file of its own."""
+    folders = {
+        path: [split_path(picture.path)[1] for picture in folder.pictures]
+        for path, folder in tree.folders.items()
+    }
+    problem = channel_problem(folders)
+    if problem:
+        raise SourceError(f"{readable_path(os.fsencode(raw))}: {problem}.")
 
 
 def _plain_field() -> Field:
@@ -259,7 +276,9 @@ def _matched(group: _Group, pairs: _Pairs) -> list[tuple[Picture, Picture]]:
         # Some tools keep the picture's extension: the mask of `a.jpg` is `a.jpg.png`.
         for stem in (_stem(picture), composed(split_path(picture.path)[1])):
             exact.setdefault(stem, []).append(picture)
-        for stem in dict.fromkeys(stems_of_picture(_stem(picture))):
+        case = case_of(picture.path)
+        stems = stems_of_picture(_stem(picture)) if case is None else [composed(case)]
+        for stem in dict.fromkeys(stems):
             loose.setdefault(stem, []).append(picture)
     masks_of: dict[bytes, list[Picture]] = {}
     contested: dict[bytes, Picture] = {}

@@ -1,6 +1,7 @@
 """Names of folders and files of masks, and of the pictures that they belong to.
 
 images/train/a.jpg    masks/train/a.png      folders that are called so
+imagesTr/a_0000.png   labelsTr/a.png         nnU-Net's folders of a split
 train/a.jpg           trainannot/a.png       folders with an ending
 a.jpg                 a_mask.png, gt_a.png   files with an ending or a beginning
 """
@@ -11,14 +12,16 @@ import re
 from typing import NamedTuple
 
 PICTURE_FOLDERS = frozenset(
-    b"images image imgs img jpegimages jpegs jpg photos pictures input inputs rgb img_dir".split()
+    b"images image imgs img jpegimages jpegs jpg photos pictures input inputs rgb img_dir img1 "
+    b"image_2 frames pics".split()
 )
 MASK_FOLDERS = frozenset(
     b"masks mask labels label annotations annotation annots annot ann ann_dir gt gts groundtruth "
     b"ground_truth segmentationclass segmentationclassaug segmentation segmentations seg segs "
-    b"target targets trimaps".split()
+    b"target targets trimaps semantic semantics instance instances".split()
 )
-"""In lower case. A folder of one of these names holds masks, whatever lies in it."""
+"""In lower case, with `_` for `-` and blanks. A folder of one of these names holds masks, whatever
+lies in it."""
 
 _MASK_FOLDER = re.compile(
     rb"(.+?)(?:annot|[_-](?:masks?|annots?|annotations?|labels?|gts?|segs?|segmentations?))",
@@ -27,6 +30,9 @@ _MASK_FOLDER = re.compile(
 _MASK_FOLDER_START = re.compile(rb"(?:masks|labels|annotations)[_-](.+)", re.IGNORECASE)
 _PICTURE_FOLDER = re.compile(rb"(.+?)[_-](?:images?|imgs?)", re.IGNORECASE)
 _PICTURE_FOLDER_START = re.compile(rb"(?:images|imgs)[_-](.+)", re.IGNORECASE)
+
+NNUNET_FOLDER = re.compile(rb"(?i:(images|labels))(Tr|Ts|Val)")
+_NNUNET_SPLITS = {b"Tr": b"train", b"Ts": b"test", b"Val": b"val"}
 
 # A number after it counts the masks of one picture.
 _MASK_END = re.compile(
@@ -59,7 +65,13 @@ def role_of(path: bytes) -> FolderRole:
     parts: list[bytes] = []
     holds_masks = is_certain = False
     for part in path.split(b"/") if path else ():
-        lower = part.lower()
+        lower = part.lower().replace(b"-", b"_").replace(b" ", b"_")
+        of_split = NNUNET_FOLDER.fullmatch(part)
+        if of_split is not None:
+            parts.append(_NNUNET_SPLITS[of_split[2]])
+            holds_masks = holds_masks or of_split[1].lower() == b"labels"
+            is_certain = True
+            continue
         if lower in MASK_FOLDERS:
             holds_masks = is_certain = True
             continue

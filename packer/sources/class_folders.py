@@ -1,0 +1,65 @@
+"""Names of folders that name no class: they say that pictures lie there, or which part of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from readers.store.splits import canonical_split
+
+_NO_CLASSES = frozenset(
+    b"images image imgs img jpegimages jpegs jpeg jpgs jpg pngs png pictures picture pics photos "
+    b"frames frame rgb data raw input inputs samples".split()
+)
+"""In lower case. Some may be a class after all: see `classless`."""
+
+_NUMBERED = re.compile(
+    rb"(images?|imgs?|frames?|pictures?|photos?|jpegs?|seq|sequence|clip|video|part|batch|chunk)"
+    rb"[-_ ]?\d+"
+)
+"""A numbered part of a whole: `seq-01`, `images_001`, MOT's `img1`."""
+
+
+def names_no_class(name: bytes) -> bool:
+    """Whether a folder of this name, whatever its case, holds pictures of no class of its own."""
+    lower = name.lower()
+    return lower in _NO_CLASSES or _NUMBERED.fullmatch(lower) is not None
+
+
+def classless(groups: Iterable[Iterable[bytes]]) -> frozenset[bytes]:
+    """Of the folder names in each split, those that name no class.
+
+    `photos` beside `sketches` is a class as any other, also in a split where it stands alone; and
+    `images` in `val` is none, where `train` has class folders and no `images` among them.
+
+    Args:
+        groups: Names of the folders that lie side by side, one group for each split.
+    """
+    suspects: set[bytes] = set()
+    classes: set[bytes] = set()
+    for group in map(frozenset, groups):
+        found = {name for name in group if names_no_class(name)}
+        suspects |= found
+        if found != group:
+            classes |= found
+    return frozenset(suspects - classes)
+
+
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|[^\W\d_A-Za-z]+")
+
+
+def split_and_words(name: bytes) -> tuple[str, tuple[str, ...]]:
+    """The split that a folder's name holds, and its other words in lower case.
+
+    `trainA` is ("train", ("a",)), and `DIV2K_valid_HR` is ("val", ("div", "2", "k", "hr")). A name
+    without a split, or with two, has "" for it.
+    """
+    text = name.decode("utf-8", "replace")
+    whole = canonical_split(text)
+    if whole is not None:
+        return whole, ()
+    words = [word.lower() for word in _WORD.findall(text)]
+    splits = [word for word in words if canonical_split(word) is not None]
+    if len(splits) != 1:
+        return "", tuple(words)
+    return canonical_split(splits[0]) or "", tuple(word for word in words if word != splits[0])
