@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from readers.store.splits import canonical_split
 
 _NO_CLASSES = frozenset(
-    b"images image imgs img jpegimages jpegs jpeg jpgs jpg pngs png pictures picture pics photos "
+    b"images image imgs img jpegimages jpegs jpeg jpgs jpg pngs png pictures picture pics "
     b"frames frame rgb data raw input inputs samples".split()
 )
-"""In lower case. Some may be a class after all: see `classless`."""
+"""In lower case. Photos may be a class, beside drawings; so may some of these: see `classless`."""
 
 _NUMBERED = re.compile(
     rb"(images?|imgs?|frames?|pictures?|photos?|jpegs?|seq|sequence|clip|video|part|batch|chunk)"
@@ -29,7 +29,7 @@ def names_no_class(name: bytes) -> bool:
 def classless(groups: Iterable[Iterable[bytes]]) -> frozenset[bytes]:
     """Of the folder names in each split, those that name no class.
 
-    `photos` beside `sketches` is a class as any other, also in a split where it stands alone; and
+    `images` beside `sketches` is a class as any other, also in a split where it stands alone; and
     `images` in `val` is none, where `train` has class folders and no `images` among them.
 
     Args:

@@ -59,12 +59,16 @@ def are_called_parts(names: Sequence[bytes], shared: int) -> bool:
         names: Of the folders.
         shared: How many names of files they share: one alone in `a` and `b` says nothing.
     """
-    words = [frozenset(split_and_words(name)[1]) for name in names]
+    in_order = [split_and_words(name)[1] for name in names]
+    words = [frozenset(each) for each in in_order]
     common = frozenset.intersection(*words)
     rests = [each - common for each in words]
     if common & _NUMBERED_PARTS and all(rest and _are_numbers(rest) for rest in rests):
         return True  # image_2 and image_3, t1 and t2.
-    plain = [names_no_class(name) for name in names]
+    plain = [
+        names_no_class(name) or names_no_class("_".join(each).encode())  # `train_images`
+        for name, each in zip(names, in_order, strict=True)
+    ]
     if any(plain):
         # One says that pictures lie in it; what else lies beside them is about these pictures,
         # unless that has no class either, as `seq-01` and `seq-02`.

@@ -23,7 +23,7 @@ from heapq import nsmallest
 from itertools import pairwise
 from pathlib import Path
 
-from packer.masks import decode_mask, distinct
+from packer.masks import MaskPixels, color_codes, decode_mask, distinct
 from packer.recipe import Recipe
 from packer.sources.class_folders import split_and_words
 from packer.sources.pairing import composed, stem_of
@@ -75,7 +75,7 @@ class Parts:
 
 
 def find_parts(root: bytes, folders: Mapping[bytes, Sequence[bytes]]) -> Parts | None:
-    """The first folders side by side that hold parts of samples, or None.
+    """The first folders side by side that hold parts of samples, the deepest of all, or None.
 
     Args:
         root: Folder that the paths are relative to. Of counted names, some files are looked into.
@@ -121,7 +121,8 @@ def _side_by_side(
             parent = children.setdefault(b"/".join(parts[:depth]), {})
             child = parent.setdefault(b"/".join(parts[: depth + 1]), {})
             child[b"/".join(parts[depth + 1 :])] = names
-    for parent_path in sorted(children, key=lambda path: (path.count(b"/") + bool(path), path)):
+    # The deepest first: what holds for them holds for the folders above as well.
+    for parent_path in sorted(children, key=lambda path: (-path.count(b"/") - bool(path), path)):
         siblings = children[parent_path]
         if 2 <= len(siblings) <= SIBLINGS_MAX and not are_all_splits(
             path.split(b"/")[-1] for path in siblings
@@ -203,6 +204,8 @@ def _common_start(texts: Sequence[bytes]) -> bytes:
 
 _DIGITS = re.compile(rb"\d+")
 _SMALL = 10
+_RUN_MIN = 3
+_FORMS_MAX = 2
 
 
 def _numbers(
@@ -228,7 +231,7 @@ def _numbers(
     numbers: set[tuple[bytes, tuple[int, ...]]] = set()
     counted = numbered = 0
     for (folder, form), found in forms.items():
-        if b"#" not in form:
+        if b"#" not in form or (len(found) < _RUN_MIN and forms_of[folder] > _FORMS_MAX):
             continue
         if len(found) > 1:
             numbered += len(found)
@@ -352,6 +355,7 @@ def _parts_of(
 
 _SAMPLED = 3
 _MASK_VALUES_MAX = 32
+_MASK_COLORS_MAX = 256
 _LOSSY = (b".jpg", b".jpeg", b".jpe", b".jfif", b".webp", b".heic", b".heif", b".avif")
 
 
@@ -361,20 +365,39 @@ def _holds_masks(root: bytes, path: bytes, below: Mapping[bytes, Sequence[bytes]
     None where none can be read. JPEG is for photographs, and is not looked into.
     """
     files = [b"/".join(filter(None, (path, f, name))) for f in sorted(below) for name in below[f]]
-    if any(name.lower().endswith(_LOSSY) for name in files[:_SAMPLED]):
-        return False
     seen: bool | None = None
-    for n in range(min(_SAMPLED, len(files))):
-        file = files[n * len(files) // min(_SAMPLED, len(files))]
-        try:
-            data = Path(os.fsdecode(os.path.join(root, file))).read_bytes()
-            pixels = decode_mask(data, Recipe.pixels_max)
-        except (OSError, ImageError):
-            continue
-        if pixels.ids is None or len(distinct(pixels.ids)[0]) > _MASK_VALUES_MAX:
+    for pixels in _looked_into(root, files):
+        if (
+            isinstance(pixels, bool)
+            or pixels.ids is None
+            or len(distinct(pixels.ids)[0]) > _MASK_VALUES_MAX
+        ):
             return False
         seen = True
     return seen
+
+
+def hold_photographs(root: bytes, files: Sequence[bytes]) -> bool:
+    """Whether some of the files are photographs, which are no masks of values or colours."""
+    return any(
+        isinstance(pixels, bool)
+        or (pixels.ids is None and len(distinct(color_codes(pixels))[0]) > _MASK_COLORS_MAX)
+        for pixels in _looked_into(root, files)
+    )
+
+
+def _looked_into(root: bytes, files: Sequence[bytes]) -> Iterator[MaskPixels | bool]:
+    """Pixels of a few files, from all parts of the list; True for one that is lossy by its name."""
+    for n in range(min(_SAMPLED, len(files))):
+        file = files[n * len(files) // min(_SAMPLED, len(files))]
+        if file.lower().endswith(_LOSSY):
+            yield True
+            continue
+        try:
+            data = Path(os.fsdecode(os.path.join(root, file))).read_bytes()
+            yield decode_mask(data, Recipe.pixels_max)
+        except (OSError, ImageError):
+            continue
 
 
 def _and(paths: Sequence[bytes]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from PIL import Image
 
 from packer.errors import SourceError
 from packer.masks import read_mask
+from packer.sources import scan_source
 from packer.sources.items import Scan
 from packer.sources.masks import mask_pairs
 from packer.sources.masks.names import role_of, stems_of_mask, stems_of_picture
@@ -80,6 +82,11 @@ def split_names(scan: Scan) -> list[str]:
         ("a (1).png", "a (1)_mask.png"),
         ("a.jpg", "a.png"),
         ("images/cafe\u0301.jpg", "masks/caf\u00e9.png"),
+        ("training/image_2/a.png", "training/semantic/a.png"),
+        ("images/a.png", "instances/a.png"),
+        ("images/a.png", "ground-truth/a.png"),
+        ("imagesTr/a_0000.png", "labelsTr/a.png"),
+        ("Dataset1/imagesTs/a-1_0000.tif", "Dataset1/labelsTs/a-1.tif"),
     ],
 )
 def test_a_mask_is_found_by_its_folder_and_name(picture, mask, tmp_path):
@@ -209,6 +216,75 @@ def test_names_of_folders_and_files_say_what_they_hold():
     assert stems_of_mask(b"a_gt_mask") == [b"a_gt", b"a"]
     assert stems_of_mask(b"a_p") == stems_of_mask(b"mask") == stems_of_mask(b"amask") == []
     assert stems_of_picture(b"a_sat") == [b"a"]
+
+
+# nnU-Net.
+
+
+def nnunet(labels: Any, **more: Any) -> dict[str, Any]:
+    """Two cases with masks, one without, and the file that names the values."""
+    files = {f"imagesTr/c-{n}_0000.png": None for n in range(2)}
+    files |= {f"labelsTr/c-{n}.png": SMALL for n in range(2)}
+    names = labels if isinstance(labels, str) else json.dumps({"labels": labels})
+    return {**files, "imagesTs/c-7_0000.png": None, "dataset.json": names, **more}
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "ignore"),
+    [
+        ({"background": 0, "road": 1, "car": 2}, ("background", "road", "car"), None),
+        ({"0": "background", "1": "road", "2": "car"}, ("background", "road", "car"), None),
+        ({"background": 0, "road": "1", "ignore": 2}, ("background", "road"), 2),
+        ({"road": 1, "car": 2}, ("0", "road", "car"), None),
+        ({"whole": [1, 2], "core": [2]}, (), None),
+    ],
+)
+def test_folders_of_nnunet_are_pairs_with_the_names_of_their_file(labels, names, ignore, tmp_path):
+    """The suffix of a channel is no part of the name, and a test set without masks is named."""
+    root = drawn(tmp_path, nnunet(labels))
+    scan = scan_source(root, SourceOptions())
+    assert scan.format == "mask-pairs"
+    assert pairs(scan) == [(f"imagesTr/c-{n}_0000.png", f"labelsTr/c-{n}.png") for n in range(2)]
+    assert (scan.classes, scan.fields[0].ignore) == (names, ignore)
+    assert split_names(scan) == ["train", "train"]
+    assert scan.ignored.examples == {mask_pairs.WITHOUT_MASKS: ["imagesTs/c-7_0000.png"]}
+    assert any("labels are regions" in note for note in scan.notes) == (not names)
+    drawn(tmp_path, {"labelsTs/c-7.png": SMALL})
+    assert split_names(scan_source(root, SourceOptions())) == ["train", "train", "test"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "says"),
+    [
+        ("{", "dataset.json: not JSON"),
+        ("[]", "dataset.json: found no labels"),
+        ({"road": -1}, "dataset.json, label 'road': found -1; expected a whole number"),
+        ({"road": 1, "car": 1}, "label 'car': found 1; .*another for each label"),
+    ],
+)
+def test_a_file_of_names_that_says_none_is_an_error(labels, says, tmp_path):
+    """Masks without the names that lie beside them would be a loss that nobody sees."""
+    with pytest.raises(SourceError, match=says):
+        scanned(tmp_path, nnunet(labels))
+
+
+def test_channels_in_files_of_their_own_are_refused(tmp_path):
+    """A sample has one picture; a second channel would be another sample of the same mask."""
+    files = nnunet({"background": 0}) | {"imagesTr/c-1_0001.png": None}
+    root = drawn(tmp_path, files)
+    for kind in ("auto", "mask-pairs"):
+        with pytest.raises(SourceError) as caught:
+            scan_source(root, SourceOptions(format=kind))
+        for part in ("imagesTr holds several channels", "c-1_0000.png and c-1_0001.png"):
+            assert part in str(caught.value)
+
+
+def test_two_folders_of_masks_of_the_same_pictures_are_told_before_the_build(tmp_path):
+    """KITTI has masks of classes and of objects; nothing is chosen between them."""
+    files = {f"training/{f}/{n}.png": SMALL for f in ("instance", "semantic") for n in range(3)}
+    root = drawn(tmp_path, files | {f"training/image_2/{n}.png": None for n in range(3)})
+    with pytest.raises(SourceError, match="training/instance and training/semantic both have a ma"):
+        scan_source(root, SourceOptions())
 
 
 # Lists.

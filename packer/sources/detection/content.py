@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from packer.sources.detection.folders import masks_among, picture_names
+from packer.sources.detection.folders import masks_among, picture_names, sample_parts
 from packer.sources.detection.found import Evidence
 from packer.sources.detection.look import Listing, Look, deeper, evenly
 from packer.sources.detection.text_files import mask_lists
 from packer.sources.masks.names import role_of, stems_of_mask
 from packer.sources.masks.nnunet import case_of, channel_problem
 from packer.sources.pairing import PictureIndex, composed, stem_of
+from packer.sources.siblings import hold_photographs
 from packer.sources.sidecars import pair_files
 from packer.sources.walk import Folder, Picture, Tree, readable_path, walk
 from packer.wording import count_text
@@ -107,6 +108,9 @@ def _check_masks(found: Evidence, look: Look) -> Evidence:
         return found  # Too deep for a look. The source has the last word.
     seen = f"{found.seen}; {matched} of {sampled} sampled pictures have a mask of their name"
     if matched:
+        targets = [x for x in listings if x.path.split(b"/")[-1].lower() in _TARGET_FOLDERS]
+        if hold_photographs(look.root, [x.join(name) for x in targets for name in x.pictures]):
+            return next(sample_parts(look), found)
         problem = channel_problem({x.path: x.pictures for x in listings}) or _several(listings)
         return replace(found, seen=seen, problem=problem)
     problem = "every picture needs one. To take folders for labels give --format imagefolder"
@@ -139,6 +143,10 @@ def _share(listings: Sequence[Listing]) -> tuple[int, int]:
                 for name in names
             )
     return matched, sampled
+
+
+_TARGET_FOLDERS = frozenset(b"target targets gt gts ground_truth groundtruth".split())
+"""Folders that hold masks, or the picture that a model is to make of another: a sharp one, say."""
 
 
 def _several(listings: Sequence[Listing]) -> str:

@@ -204,7 +204,7 @@ def _ways_out(evidence: Iterable[Evidence], already: Iterable[Evidence] = ()) ->
     usable = {found.format for found in evidence if not found.problem}
     pictures = {found.format for found in (*evidence, *already)} & set(_PICTURES_ALONE)
     ways = [f"--format {name} (the list)" for name in _LISTS if name in usable]
-    if "imagefolder" in usable:
+    if usable & {"imagefolder", "sample-parts"}:
         ways.append("--format imagefolder (names of folders become labels)")
     if pictures and "flat" not in {found.format for found in already}:
         ways.append("--format flat (every picture, unlabelled)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from packer.sources import dota
@@ -137,6 +138,9 @@ def _folder_pair(look: Look, pictures: bytes, annotations: bytes) -> Evidence | 
     inside = [
         listing for listing in look.listings if (listing.path + b"/").startswith(annotations + b"/")
     ]
+    if not inside:  # It lies deeper than the look went.
+        with suppress(OSError):
+            inside = [list_folder(look.root, annotations)]
     seen = f"folders {shown_names([pictures, annotations])}"
     texts = [
         listing.join(name)
@@ -225,8 +229,9 @@ def pictures(look: Look) -> Iterator[Evidence]:
                 tops = sorted((*tops, name))
                 if not are_all_splits(tops):
                     break
-    if len(tops) == 1 and names_no_class(tops[0]):
-        yield _picture_folder(look, tops[0])
+    only = _picture_folder(look, tops[0]) if len(tops) == 1 else None
+    if only is not None:
+        yield only
     elif not tops:
         seen = f"{count_text(len(root.pictures), 'picture')}, in no folder"
         yield Evidence(format="flat", score=FLAT, seen=seen)
@@ -269,21 +274,28 @@ def _hold_class_folders(look: Look, folders: Iterable[bytes]) -> bool:
     )
 
 
-def _picture_folder(look: Look, name: bytes) -> Evidence:
-    """The only folder with pictures, which has the name of no class."""
+def _picture_folder(look: Look, name: bytes) -> Evidence | None:
+    """The only folder with pictures, if it has the name of no class or holds folders of classes."""
     shown = readable_path(name)
+    is_plain = names_no_class(name)
     held = [x for x in look.listings if (x.path + b"/").startswith(name + b"/") and x.pictures]
     for listing in held:
         if listing.path == name:
+            if not is_plain:
+                return None
             count = count_text(len(listing.pictures), "picture")
             seen = f"{count} in {shown}/, which is the name of no class"
             return Evidence(format="flat", score=FLAT, seen=seen)
     below = sorted({x.path.split(b"/")[1] for x in held})
+    if not is_plain and (len(below) < 2 or are_all_splits([name])):
+        return None
     seen = f"the only folder with pictures: {shown}"
+    what = "this is the name of no class" if is_plain else "it would be the only class"
+    otherwise = "" if is_plain else ". If it is the class of all, give --format imagefolder"
     problem = (
-        f"this is the name of no class, and the pictures lie in folders below it"
+        f"{what}, and the pictures lie in folders below it"
         f"{': ' + shown_names(below) if below else ''}. To take those for classes or splits, give "
-        f"{readable_path(os.path.join(look.root, name))} instead"
+        f"{readable_path(os.path.join(look.root, name))} instead{otherwise}"
     )
     return Evidence(format="imagefolder", score=FLAT, seen=seen, problem=problem)
 

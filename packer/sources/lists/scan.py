@@ -31,15 +31,13 @@ from packer.sources.lists.flags import flag_columns
 from packer.sources.lists.labels import ListLabels
 from packer.sources.lists.objects import check_forms, decide_form, label_position
 from packer.sources.lists.pictures import ListedFiles
-from packer.sources.lists.rows import Content, ListImage, ListsRead, row_reader, written_paths
-from packer.sources.pairing import split_path
-from packer.sources.sidecars import splits_by_folder
+from packer.sources.lists.rows import Content, ListsRead, row_reader, written_paths
+from packer.sources.lists.splits import splits_of, take_splits_of_folders
 from packer.sources.source import SourceOptions
-from packer.sources.splits import ordered_splits, split_field
+from packer.sources.splits import split_field
 from packer.sources.walk import PICTURE_TYPES, Picture, Tree, readable_path, walk
 from packer.wording import count_text
 from readers.store.schema import Field
-from readers.store.splits import SPLITS_MAX
 
 NOT_NAMED = "not named by the annotations"
 LIST_NOT_READ = "list that was not read"
@@ -138,8 +136,8 @@ def _scan_of(
             "every picture has exactly one class; kept as a list of labels, since another could "
             "have several"
         )
-    notes += _splits_of_folders(lists, images)
-    splits = _splits(lists, images)
+    notes += take_splits_of_folders(lists, images)
+    splits = splits_of(lists, images)
     packed: list[bytes] = []
     choices: dict[str, str] = {}
     if content == "objects":
@@ -320,52 +318,6 @@ def _decided_boxes(
         place = readable_path(os.fsencode(entry.table.path))
         check_forms(values, box, entry.table.columns, place)
     return decided, notes, choices
-
-
-def _tell_splits(lists: Sequence[ListFile]) -> bool:
-    return any(entry.split or entry.table.columns.split is not None for entry in lists)
-
-
-def _splits_of_folders(lists: Sequence[ListFile], images: Sequence[ListImage]) -> list[str]:
-    """Give pictures the splits that their folders are called after, where lists tell none.
-
-    Every layout takes them so, if all pictures lie in such folders. Notes say what was done.
-    """
-    if _tell_splits(lists):
-        return []
-    folders = {split_path(image.key)[0] for image in images}
-    found = splits_by_folder(folders)
-    if found:
-        for image in images:
-            image.split = found[split_path(image.key)[0]]
-        return [f"splits are those of the folders: {', '.join(ordered_splits(found.values()))}"]
-    named = sorted(folder for folder in folders if splits_by_folder([folder]))
-    if not named:
-        return []
-    other = next(folder for folder in sorted(folders) if folder not in named)
-    return [
-        f"no splits: pictures lie in {readable_path(named[0])}/, but others in "
-        f"{readable_path(other) or '.'}/. For splits, add a column called split"
-    ]
-
-
-def _splits(lists: Sequence[ListFile], images: Sequence[ListImage]) -> tuple[str, ...]:
-    """Names of the splits, if the lists or the folders tell any.
-
-    Raises:
-        SourceError: There are more than a store can have.
-    """
-    if not _tell_splits(lists) and not any(image.split for image in images):
-        return ()
-    splits = ordered_splits(image.split for image in images)
-    if len(splits) > SPLITS_MAX:
-        columns = lists[0].table.columns
-        raise SourceError(
-            f"{readable_path(os.fsencode(lists[0].table.path))}: column "
-            f"{columns.names[columns.split or 0]!r} names {len(splits)} splits; at most "
-            f"{SPLITS_MAX} are possible. Rename the column if it is not about splits."
-        )
-    return splits
 
 
 def _fields(
