@@ -183,14 +183,15 @@ def _labels_in_files(
     for split in splits:
         if split in labelled_splits:
             continue
-        path = find_label_file(raw, tree.folders[split].annotation_files)
+        files = [*tree.folders[split].annotation_files, *tree.folders[b""].annotation_files]
+        path = find_label_file(raw, split, files)
         pictures = [
             picture
             for folder, held in tree.folders.items()
             if folder.split(b"/")[0] == split
             for picture in held.pictures
         ]
-        found = read_split_labels(raw, path, pictures, labels) if path is not None else None
+        found = read_split_labels(raw, split, path, pictures, labels) if path is not None else None
         if path is not None and found is not None:
             said[split] = found
             used.add(path)

@@ -16,16 +16,16 @@ _FAMILIES: tuple[frozenset[str], ...] = tuple(
     for words in (
         "a b ab",
         "low high normal",
-        "lr hr sr lq hq gt",
+        "lr hr sr lq hq x gt",
         "lowres highres",
         "left right",
         "input inputs output outputs target targets gt truth",
         "source target src tgt dst",
-        "photo photos sketch sketches edge edges",
+        "photo photos face faces sketch sketches edge edges",
         "noisy clean noise denoised",
         "blur blurry blurred sharp gt",
         "rain rainy norain gt",
-        "hazy haze gt",
+        "hazy haze clear gt",
         "before after",
         "pre post",
         "rgb depth disparity disp normal normals thermal ir nir lwir infrared visible vis color"
@@ -39,7 +39,10 @@ _FAMILIES: tuple[frozenset[str], ...] = tuple(
 (real and fake, good and bad) are not among them."""
 
 _PART_WORDS = frozenset().union(*_FAMILIES)
-_MASK_WORDS = frozenset(name.decode() for name in MASK_FOLDERS) | {"out", "truth"}
+_OF_PICTURES = frozenset(name.decode() for name in MASK_FOLDERS) | frozenset(
+    ["out", "truth", "depth", "disparity", "disp", "normals", "thermal", "flow", "edges"]
+)
+"""Words for what belongs to a picture, whatever that is called."""
 _NUMBERED_PARTS = frozenset(
     word
     for words in (
@@ -59,29 +62,35 @@ def are_called_parts(names: Sequence[bytes], shared: int) -> bool:
         names: Of the folders.
         shared: How many names of files they share: one alone in `a` and `b` says nothing.
     """
-    in_order = [split_and_words(name)[1] for name in names]
-    words = [frozenset(each) for each in in_order]
+    told = [split_and_words(name) for name in names]
+    words = [frozenset(each) for _, each in told]
     common = frozenset.intersection(*words)
     rests = [each - common for each in words]
     if common & _NUMBERED_PARTS and all(rest and _are_numbers(rest) for rest in rests):
         return True  # image_2 and image_3, t1 and t2.
     plain = [
         names_no_class(name) or names_no_class("_".join(each).encode())  # `train_images`
-        for name, each in zip(names, in_order, strict=True)
+        for name, (_, each) in zip(names, told, strict=True)
     ]
     if any(plain):
         # One says that pictures lie in it; what else lies beside them is about these pictures,
         # unless that has no class either, as `seq-01` and `seq-02`.
         return not all(plain) or bool(frozenset().union(*rests) & _PART_WORDS)
-    known = [rest & (_PART_WORDS | _MASK_WORDS) for rest in rests]
+    known = [rest & (_PART_WORDS | _OF_PICTURES) for rest in rests]
     if not all(known):
-        return False
+        # train_A, train_B and train_C.
+        return all(split for split, _ in told) and are_letters(tuple(rest) for rest in rests)
     found = frozenset().union(*known)
     # One file in `a` and one in `b` say nothing, and types and grades have letters as well.
     if found == {"a", "b"} and (shared < _LETTERS_LEAST or common - _NUMBERED_PARTS):
         return False
-    # A mask is of what the others show.
-    return bool(found & _MASK_WORDS) or any(len(found & family) > 1 for family in _FAMILIES)
+    return bool(found & _OF_PICTURES) or any(len(found & family) > 1 for family in _FAMILIES)
+
+
+def are_letters(words: Iterable[tuple[str, ...]]) -> bool:
+    """Whether names without their split are the first letters: A and B, perhaps C and D."""
+    found = sorted(set(words))
+    return 2 <= len(found) <= 4 and found == [(letter,) for letter in "abcd"[: len(found)]]
 
 
 def _are_numbers(words: Iterable[str]) -> bool:

@@ -27,7 +27,7 @@ from packer.masks import MaskPixels, color_codes, decode_mask, distinct
 from packer.recipe import Recipe
 from packer.sources.class_folders import split_and_words
 from packer.sources.pairing import composed, stem_of
-from packer.sources.part_names import are_called_parts
+from packer.sources.part_names import are_called_parts, are_letters
 from packer.sources.splits import are_all_splits
 from packer.sources.walk import is_picture_name, readable_path
 from readers.store.errors import ImageError
@@ -103,7 +103,7 @@ def split_names(folders: Mapping[bytes, Sequence[bytes]]) -> tuple[bytes, ...]:
             rests = [words for _, words in names.values()]
             splits = {split for split, _ in names.values()}
             comes_again = len(set(rests)) < len(rests)
-            if (len(splits) > 1 and comes_again) or set(rests) == {("a",), ("b",)}:
+            if (len(splits) > 1 and comes_again) or are_letters(rests):
                 return tuple(sorted(names))
     return ()
 

@@ -1,6 +1,7 @@
 """Labels of a split without class folders, from a text file in it, as Tiny ImageNet's `val` has.
 
 val/images/val_0.JPEG        val/val_annotations.txt: `val_0.JPEG	n01443537	0	32	44	62`
+test/images/test_0.JPEG      test_labels.txt: `test_0.JPEG n01443537`, beside the folder
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from packer.sources.items import Reject
+from packer.sources.lists.files import split_in_name
 from packer.sources.pairing import composed, split_path
 from packer.sources.walk import Picture, is_picture_name, readable_path
+from readers.store.splits import canonical_split
 
 LIST_EXTENSION = b".txt"
 _BETWEEN = re.compile(rb"[\t,; ]+")
@@ -46,14 +49,30 @@ def names_pictures(path: Path) -> bool:
     return len(words) > 1 and is_picture_name(words[0])
 
 
-def find_label_file(root: Path, files: Iterable[bytes]) -> bytes | None:
-    """The one of some text files that names pictures; None if there is none, or several are."""
-    naming = [file for file in files if names_pictures(root / os.fsdecode(file))]
+def find_label_file(root: Path, split: bytes, files: Iterable[bytes]) -> bytes | None:
+    """The one text file in or beside the folder of a split that names pictures; None if not one.
+
+    Beside the folder, its name has that of the split.
+    """
+    naming = [
+        file
+        for file in files
+        if is_of_split(split, file) and names_pictures(root / os.fsdecode(file))
+    ]
     return naming[0] if len(naming) == 1 else None
 
 
+def is_of_split(split: bytes, file: bytes) -> bool:
+    """Whether a file lies in the folder of a split, or beside it with its name in its own."""
+    folder, name = split_path(file)
+    if folder:
+        return folder == split
+    said = split_in_name(Path(os.fsdecode(name)))
+    return said is not None and canonical_split(said) == canonical_split(os.fsdecode(split))
+
+
 def read_split_labels(
-    root: Path, path: bytes, pictures: Sequence[Picture], classes: Mapping[bytes, int]
+    root: Path, split: bytes, path: bytes, pictures: Sequence[Picture], classes: Mapping[bytes, int]
 ) -> SplitLabels | None:
     """Labels of the pictures of one split, or None if the file names no class of the others.
 
@@ -61,6 +80,7 @@ def read_split_labels(
 
     Args:
         root: Folder that the paths are relative to.
+        split: Folder of the split.
         path: Of the file.
         pictures: Of the split.
         classes: Names that there are.
@@ -78,7 +98,7 @@ def read_split_labels(
         by_name.setdefault(composed(split_path(picture.path)[1]), []).append(picture)
     rejects: dict[bytes, Reject] = {}
     first_lines: dict[bytes, int] = {}
-    shown, folder = readable_path(path), readable_path(split_path(path)[0])
+    shown, folder = readable_path(path), readable_path(split)
     for number, words in lines:
         place = f"{shown}, line {number}"
         written = composed(words[0].replace(b"\\", b"/"))

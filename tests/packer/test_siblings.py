@@ -56,6 +56,9 @@ PAIRS = [
     ("noisy", "clean"),
     ("left_images", "right_images"),
     ("visible", "infrared"),
+    ("left", "disparity"),
+    ("HR", "X4"),
+    ("before", "change_mask"),
 ]
 
 NAMES: dict[str, list[str]] = {
@@ -286,6 +289,7 @@ def test_a_list_goes_before_the_names_of_files(tmp_path):
     [
         ("trainA", "trainB", "testA", "testB"),
         ("trainA", "trainB"),
+        ("train_A", "train_B", "train_C"),
         ("train_cats", "train_dogs", "test_cats", "test_dogs"),
         ("train_images", "test_images"),
         ("cats-train", "dogs-train", "cats-val", "dogs-val"),
@@ -424,6 +428,19 @@ def test_a_text_file_labels_the_pictures_of_its_split(tmp_path):
     }
     assert "also seen: 1 other file, not read: wnids.txt" in scan.notes[0]
     assert scan.rejects == []
+
+
+def test_the_file_of_labels_may_lie_beside_the_split(tmp_path):
+    """It is told by the split in its name; without one, nobody knows which pictures it is about."""
+    tiny(tmp_path, "", "val", "test")
+    (tmp_path / "val" / "val_annotations.txt").unlink()
+    write_texts(tmp_path, {"val_labels.txt": LABELS})
+    scan = scan_source(tmp_path, SourceOptions(format="imagefolder"))
+    assert "labels of val/ are those of val_labels.txt" in scan.notes
+    assert len(scan.items) == 10
+    (tmp_path / "val_labels.txt").rename(tmp_path / "labels.txt")
+    scan = scan_source(tmp_path, SourceOptions(format="imagefolder"))
+    assert len(scan.items) == 6
 
 
 def test_lines_of_labels_that_cannot_be_used_are_rejects(tmp_path):

@@ -32,7 +32,7 @@ from packer.sources.masks.names import role_of, stems_of_mask, stems_of_picture
 from packer.sources.pairing import composed, split_path, stem_of
 from packer.sources.siblings import find_parts, split_names
 from packer.sources.sidecars import PICTURE_FOLDERS
-from packer.sources.split_labels import LIST_EXTENSION, names_pictures
+from packer.sources.split_labels import LIST_EXTENSION, find_label_file, is_of_split
 from packer.sources.splits import are_all_splits
 from packer.sources.walk import readable_path
 from packer.wording import count_text
@@ -57,7 +57,7 @@ _DEFECTS = (
 
 _ANNOTATION_FOLDERS = frozenset(
     b"masks mask labels label annotations annotation annots annot ann gt gts segmentation "
-    b"segmentations seg labels_txt xml xmls json jsons targets target".split()
+    b"segmentations seg labels_txt xml xmls json jsons targets target det".split()
 )
 _MASK_SUFFIXES = (
     b"annot",
@@ -313,14 +313,14 @@ def _folders_with_pictures(look: Look, folder: bytes) -> Iterator[bytes]:
 
 def label_files(look: Look) -> set[bytes]:
     """Text files that name pictures of a split without class folders: `imagefolder` reads them."""
+    root, texts = Path(os.fsdecode(look.root)), look.files(LIST_EXTENSION)
     return {
-        listing.join(name)
-        for listing in look.listings
-        if listing.path and are_all_splits([listing.path])
-        for name in listing.files
-        if name.lower().endswith(LIST_EXTENSION)
-        and names_pictures(Path(os.fsdecode(os.path.join(look.root, listing.join(name)))))
-        and all(map(names_no_class, _folders_with_pictures(look, listing.path)))
+        path
+        for split in look.listings[0].folders
+        if are_all_splits([split])
+        and any(is_of_split(split, path) for path in texts)
+        and all(map(names_no_class, _folders_with_pictures(look, split)))
+        and (path := find_label_file(root, split, texts)) is not None
     }
 
 
