@@ -61,12 +61,18 @@ def _sum(counts: Iterable[dict[int, int]]) -> dict[int, int]:
 
 
 def _annotation_counts(reports: Sequence[TaskReport], rejects: Rejects) -> dict[str, int]:
-    """Annotations found, stored and rejected, those of rejected items among the latter."""
+    """Annotations found, stored and rejected, those of rejected items among the latter.
+
+    And how many parts of stored ones were rejected, where there are any.
+    """
+    parts = rejects.part_count
     stored = sum(report.object_count for report in reports)
-    rejected = len(rejects.annotations) + sum(report.lost_object_count for report in reports)
-    if not stored + rejected:
+    rejected = len(rejects.annotations) - parts
+    rejected += sum(report.lost_object_count for report in reports)
+    if not stored + rejected + parts:
         return {}
-    return {"found": stored + rejected, "stored": stored, "rejected": rejected}
+    counts = {"found": stored + rejected, "stored": stored, "rejected": rejected}
+    return {**counts, "parts_rejected": parts} if parts else counts
 
 
 def _overhang_notes(reports: Sequence[TaskReport]) -> tuple[str, ...]:

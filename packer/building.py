@@ -467,12 +467,13 @@ def _check_annotations(
     rejects: Rejects, reports: list[TaskReport], workspace: Workspace, out: Path
 ) -> None:
     """Refuse a store of which every annotation was rejected: they were read in a wrong way."""
-    if not rejects.annotations or any(report.object_count for report in reports):
+    count = len(rejects.annotations) - rejects.part_count
+    if not count or any(report.object_count for report in reports):
         return
     write_rejects(workspace.reject_list, rejects)
     workspace.forget()
     raise TooManyRejectsError(
-        f"{out}: all {len(rejects.annotations):,} annotations were rejected.\n"
+        f"{out}: all {count:,} annotations were rejected.\n"
         f"{describe_rejects(rejects, workspace.reject_list)}\n"
         "Nothing was published. Their format is another one than it seemed, or they belong to "
         "other pictures."

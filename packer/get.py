@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from readers.store.errors import ImageError, SchemaMismatchError, UnknownKeyError
+from readers.store.polygons import Outline, Polygons, Runs
 from readers.store.reader import StoreReader, open_store
 from readers.store.record import RecordReader
 
@@ -55,10 +56,18 @@ def facts_of(sample: dict[str, Any]) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        if value.ndim == 3:
+        if value.ndim == 3 and value.dtype.kind != "f":
             return f"{value.dtype} {list(value.shape)}"
         return value.tolist()
+    if isinstance(value, Polygons):
+        return [_plain_outline(outline) for outline in value]
     return f"{len(value)} bytes" if isinstance(value, bytes) else value
+
+
+def _plain_outline(outline: Outline) -> Any:
+    if isinstance(outline, Runs):
+        return f"{len(outline.counts)} runs"
+    return [part.tolist() for part in outline]
 
 
 def write_picture(sample: dict[str, Any], path: Path, field: str = "image") -> None:

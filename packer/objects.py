@@ -3,7 +3,8 @@
     what the file says --> pixels of the picture it is about --> upright --> the stored image
       shares or pixels     as the file has it, or upright          prepare.py says how
 
-An object that cannot be kept as it is written is rejected with the reason; none is repaired.
+An object that cannot be kept as it is written is rejected with the reason; none is repaired. A part
+of it that is wrong is left out and reported, and does not take the rest with it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,6 +21,7 @@ from packer.geometry import orientation_affine
 from packer.masks import place_mask
 from packer.prepare import Prepared
 from packer.sources.annotations import Annotations, RawObject
+from packer.sources.turned_boxes import CORNERS
 from readers.store.affine import Affine, compose, map_boxes, map_points
 from readers.store.errors import ImageError
 from readers.store.polygons import Outline, Polygons, Runs
@@ -38,11 +41,13 @@ class PlacedObjects:
     Attributes:
         values: Value of each field of objects, by name.
         rejects: (place, reason) of each object that is not among them.
+        lost_parts: (place, part, reason) of each part of those that are, which they are without.
         overhang_count: Boxes that stick out of the picture.
     """
 
     values: dict[str, Any]
     rejects: list[tuple[str, str]] = field(default_factory=list)
+    lost_parts: list[tuple[str, str, str]] = field(default_factory=list)
     overhang_count: int = 0
 
 
@@ -68,11 +73,8 @@ def place_objects(
     frame = _frame(annotations, prepared)
     result = PlacedObjects({})
     columns = next((f.shape[2] or 0 for f in fields if f.kind == "keypoints"), 2)
-    boxes = _raw_boxes(annotations.objects, frame.size, columns)
-    if annotations.is_relative:
-        boxes *= np.tile(frame.size, 2)
-    kept = _kept(annotations, boxes, frame.size, result)
-    objects = [annotations.objects[at] for at in kept]
+    boxes = _raw_boxes(annotations.objects, frame, columns)
+    objects, kept = _kept(annotations, boxes, frame, result)
     boxes = boxes[kept]
     limits = np.tile(np.asarray(frame.size, np.float64), 2)
     inside = np.clip(boxes, 0, limits)
@@ -144,10 +146,11 @@ def _frame(annotations: Annotations, prepared: Prepared) -> _Frame:
     return _Frame((width, height), compose(turn, prepared.plan.affine), prepared.turn, False)
 
 
-def _raw_boxes(
-    objects: Sequence[RawObject], size: tuple[int, int], columns: int
-) -> NDArray[np.float64]:
-    """Boxes as written, or the bounds of what the objects have instead: (object, 4) float64."""
+def _raw_boxes(objects: Sequence[RawObject], frame: _Frame, columns: int) -> NDArray[np.float64]:
+    """Boxes as written, or the bounds of what the objects have instead: (object, 4) float64.
+
+    They are in pixels of the picture.
+    """
     boxes = np.empty((len(objects), 4))
     for box, thing in zip(boxes, objects, strict=True):
         if thing.box is not None:
@@ -163,10 +166,10 @@ def _raw_boxes(
         if len(points):
             box[:] = *points.min(axis=0), *points.max(axis=0)
         elif thing.runs:
-            box[:] = _bounds_of_runs(np.frombuffer(thing.runs, "<u4"), size)
+            box[:] = _bounds_of_runs(np.frombuffer(thing.runs, "<u4"), frame.size)
         else:
             box[:] = np.nan
-    return boxes
+    return boxes * np.tile(frame.size, 2) if frame.is_relative else boxes
 
 
 def _visible(keypoints: bytes, columns: int) -> NDArray[np.float64]:
@@ -191,14 +194,22 @@ def _bounds_of_runs(runs: NDArray[np.uint32], size: tuple[int, int]) -> NDArray[
 def _kept(
     annotations: Annotations,
     boxes: NDArray[np.float64],
-    size: tuple[int, int],
+    frame: _Frame,
     result: PlacedObjects,
-) -> list[int]:
-    """Positions of the objects that can be kept; the others become rejects."""
-    kept = []
+) -> tuple[list[RawObject], list[int]]:
+    """The objects that can be kept, and their positions; the others become rejects.
+
+    Parts of them that cannot be kept are taken out, and a box that is one of those becomes the
+    bounds of the outline.
+    """
+    kept: list[RawObject] = []
+    positions: list[int] = []
     first: dict[Any, str] = {}
     for at, (thing, box) in enumerate(zip(annotations.objects, boxes, strict=True)):
-        reason = _problem(thing, box, size)
+        whole, lost, reason = thing, None, _problem(thing, box, frame.size)
+        if reason is not None:
+            whole, lost = _without_bad_part(thing, box, frame)
+            reason = None if lost else reason
         if reason is None:
             identity = (
                 thing.label,
@@ -212,11 +223,37 @@ def _kept(
                 reason = f"the same as {first[identity]}: label and coordinates are equal"
             else:
                 first[identity] = thing.place
-        if reason is None:
-            kept.append(at)
-        else:
+        if reason is not None:
             result.rejects.append((thing.place, reason))
-    return kept
+            continue
+        kept.append(whole)
+        positions.append(at)
+        if lost:
+            result.lost_parts.append((thing.place, *lost))
+    return kept, positions
+
+
+def _without_bad_part(
+    thing: RawObject, box: NDArray[np.float64], frame: _Frame
+) -> tuple[RawObject, tuple[str, str] | None]:
+    """The object without the one part that is wrong with it, and (part, reason).
+
+    The reason is None where nothing can be kept of it. `box` becomes the bounds of the outline
+    where it is the part that is wrong.
+    """
+    if thing.box is None or not (thing.polygons or thing.runs):
+        return thing, None
+    problem = _box_problem(box, frame.size)
+    if problem is None:
+        problem = _problem(thing, box, frame.size)
+        bare = msgspec.structs.replace(thing, runs=b"")
+        return bare, ("outline", f"{problem}. The object is stored with its box alone")
+    bare = msgspec.structs.replace(thing, box=None)
+    bounds = _raw_boxes((msgspec.structs.replace(bare, keypoints=b""),), frame, 2)[0]
+    if _problem(thing, bounds, frame.size) is not None:
+        return thing, None
+    box[:] = bounds
+    return bare, ("box", f"{problem}. The object is stored with the box around its outline")
 
 
 def _problem(thing: RawObject, box: NDArray[np.float64], size: tuple[int, int]) -> str | None:
@@ -229,6 +266,12 @@ def _problem(thing: RawObject, box: NDArray[np.float64], size: tuple[int, int]) 
                 f"its runs are over {pixel_count} pixels; the picture has {width}x{height} = "
                 f"{width * height}"
             )
+    return _box_problem(box, size)
+
+
+def _box_problem(box: NDArray[np.float64], size: tuple[int, int]) -> str | None:
+    """Why a box cannot be kept, or None when it can."""
+    width, height = size
     if not np.isfinite(box).all():
         return f"box {_shown(box)} is not four numbers"
     if np.abs(box).max() > COORDINATE_MAX:
@@ -259,7 +302,10 @@ def _value(
     if wanted.kind == "polygons":
         return _outlines(objects, frame, prepared)
     if wanted.kind == "keypoints":
-        return _keypoints(wanted, objects, frame)
+        values = _keypoints(wanted, objects, frame)
+        if wanted.name == CORNERS:
+            _add_upright_corners(values, objects, boxes, frame)
+        return values
     if wanted.kind == "label" and wanted.shape:
         return np.array([thing.label for thing in objects], wanted.dtype)
     if wanted.name == "area":
@@ -321,6 +367,18 @@ def _keypoints(wanted: Field, objects: Sequence[RawObject], frame: _Frame) -> ND
         value[:, :2] = np.where(is_marked[:, None], moved, 0)
         value[:, 2:] = points[:, 2:]
     return values
+
+
+def _add_upright_corners(
+    values: NDArray[np.float32],
+    objects: Sequence[RawObject],
+    boxes: NDArray[np.float64],
+    frame: _Frame,
+) -> None:
+    """Give objects that are not turned the corners of their boxes: they are turned by 0."""
+    upright = [at for at, thing in enumerate(objects) if not thing.keypoints]
+    corners = boxes[upright][:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)
+    values[upright] = map_points(corners, frame.affine)
 
 
 def _areas(

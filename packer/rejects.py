@@ -44,21 +44,36 @@ class Rejects:
 
     Attributes:
         items: Raw items.
-        annotations: Annotations of items that were packed, or of none.
+        annotations: Annotations of items that were packed, or of none; and parts of annotations
+            that were packed without them.
     """
 
     items: Sequence[Reject] = ()
     annotations: Sequence[Reject] = ()
 
+    @property
+    def part_count(self) -> int:
+        """How many of `annotations` are a part of one that was packed."""
+        return sum(bool(reject.part) for reject in self.annotations)
+
 
 def write_rejects(path: Path, rejects: Rejects) -> None:
-    """Write the list, one JSON object a line: key, path, reason, and a kind for annotations."""
+    """Write the list, one JSON object a line: key, path, reason, and a kind for annotations.
+
+    The kind is "annotation"; or "part", with the name of the part, where the rest was packed.
+    """
     lines = [
         json.dumps({"key": os.fsdecode(r.key), "path": r.path, "reason": r.reason, **extra}) + "\n"
-        for part, extra in ((rejects.items, {}), (rejects.annotations, {"kind": "annotation"}))
-        for r in part
+        for r, extra in (
+            *((reject, {}) for reject in rejects.items),
+            *((reject, _kind(reject)) for reject in rejects.annotations),
+        )
     ]
     write_synced(path, "".join(lines).encode("ascii"))
+
+
+def _kind(reject: Reject) -> dict[str, str]:
+    return {"kind": "part", "part": reject.part} if reject.part else {"kind": "annotation"}
 
 
 def describe_rejects(rejects: Rejects, path: Path) -> str:

@@ -33,7 +33,8 @@ class BuildReport:
         reject_count: Raw items not packed; the store's `rejects.jsonl` names each.
         ignored_count: Files that are no raw items.
         ignored: The same by reason.
-        annotations: Annotations `found`, `stored` and `rejected`; empty where there are none.
+        annotations: Annotations `found`, `stored` and `rejected`; empty where there are none. And
+            `parts_rejected`, where parts of stored ones were: outlines, keypoints, attributes.
         bytes: Size of all shards.
         shard_count: How many shards there are.
         kept_shard_count: Shards that an interrupted run of the same build had finished.
@@ -92,7 +93,13 @@ class BuildReport:
                 f"annotations: found {self.annotations['found']:,} = "
                 f"{self.annotations['stored']:,} stored + {self.annotations['rejected']:,} rejected"
             )
-        if self.reject_count or self.annotations.get("rejected"):
+        parts = self.annotations.get("parts_rejected", 0)
+        if parts:
+            lines.append(
+                f"  {count_text(parts, 'part')} of stored annotations rejected (outlines, "
+                "keypoints and the like): the rest of each is stored"
+            )
+        if self.reject_count or self.annotations.get("rejected") or parts:
             lines.append(f"  rejected: named in {self.path}/{REJECTS_NAME}")
         if self.splits:
             counts = ", ".join(f"{name} {count:,}" for name, count in self.splits.items())

@@ -113,6 +113,10 @@ def _add(
     for place, reason in sample.objects.rejects:
         shown = f"{readable_path(item.path)}: {place}"
         report.annotation_rejects.append(Reject(key=item.key, path=shown, reason=reason))
+    for place, part, reason in sample.objects.lost_parts:
+        shown = f"{readable_path(item.path)}: {place}, {part}"
+        reject = Reject(key=item.key, path=shown, reason=reason, part=part)
+        report.annotation_rejects.append(reject)
     report.overhang_count += sample.objects.overhang_count
     report.object_count += len(sample.values.get("boxes", ()))
     for name, counts in (

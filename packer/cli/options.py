@@ -49,7 +49,8 @@ SOURCE_OPTIONS = (
     click.option(
         "--task",
         type=click.Choice(get_args(Task)),
-        help="What annotations are for, where their files cannot say: outlines or turned boxes.",
+        help="What annotations are for: boxes alone, masks or outlines, keypoints, or corners of "
+        "turned boxes. Default: all that they have.",
     ),
     click.option("--label-is-index", is_flag=True, help="Labels in a list are numbers, not names."),
     click.option(

@@ -10,6 +10,7 @@ from pathlib import Path
 from packer.errors import SourceError
 from packer.sources.items import Ignored, RawItem, Reject, Scan
 from packer.sources.only_split import only_split
+from packer.sources.only_task import check_task, only_task
 from packer.sources.source import AUTO_FORMAT, Source, SourceOptions
 from packer.sources.walk import PICTURE_TYPES, readable_path
 
@@ -116,9 +117,12 @@ def scan_source(raw: Path, options: SourceOptions) -> Scan:
             f"{detection.format!r} name no pictures by path. Leave it out; those that do are "
             f"{', '.join(sorted(_TAKE_ROOT))}."
         )
+    check_task(detection.format, options.task, shown)
     scan = source_named(detection.format).scan(raw, options)
     if not scan.items and not scan.rejects:
         raise SourceError(nothing_found(raw))
+    if options.task is not None:
+        scan = only_task(scan, options.task)
     if options.split is not None:
         scan = only_split(scan, options.split)
     scan.notes.insert(0, detection.line)

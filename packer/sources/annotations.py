@@ -110,6 +110,15 @@ def pack_runs(runs: ArrayLike) -> bytes:
     return np.asarray(runs, "<u4").tobytes()
 
 
+def add_attribute(attributes: dict[str, Any], name: str, value: Any) -> None:
+    """Add an attribute; where the name is taken by another value, both are kept, in a list."""
+    if name not in attributes:
+        attributes[name] = value
+    elif attributes[name] != value:
+        known = attributes[name]
+        attributes[name] = [*(known if isinstance(known, list) else [known]), value]
+
+
 BOX_FIELDS = ("boxes", "labels")
 """What every source of objects has."""
 

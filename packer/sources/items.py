@@ -73,17 +73,20 @@ class RawItem(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Reject(msgspec.Struct, frozen=True, kw_only=True):
-    """A raw item, or an annotation of one, that was not packed, and why.
+    """A raw item, an annotation of one, or a part of an annotation that was not packed, and why.
 
     Attributes:
         key: Key that its sample would have had, or has, as bytes; empty when it is not known.
         path: Where it is, as a person would write it (`list.csv, line 7` for a row).
         reason: Why it was not packed.
+        part: Which part of an annotation was left out ("outline", "keypoints", "box",
+            "attributes"), where the annotation itself is packed without it. Empty: all of it.
     """
 
     key: bytes
     path: str
     reason: str
+    part: str = ""
 
 
 @dataclass
@@ -120,7 +123,7 @@ class Scan:
         mask_colors: Colour of each value of the masks, where their files hold colours.
         rejects: Raw items that the source itself had to refuse.
         annotation_rejects: Annotations that the source itself had to refuse. They are not among the
-            objects of `items`.
+            objects of `items`; those of which only a part was refused are.
         ignored: Files that are no raw items.
         notes: One line each: what was seen, chosen or odd.
         choices: What the source decided where the data leaves it open, by name; kept in the

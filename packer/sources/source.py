@@ -27,8 +27,11 @@ class SourceOptions:
             of the data that is not among them is rejected, annotation by annotation.
         split: Take this split alone, by its name in the raw data or by its meaning (train, val,
             test). None takes all.
-        task: What annotations are for, where their files cannot say: YOLO's lines of 9 numbers are
-            turned boxes under "obb" and outlines under "segment". None decides where it can.
+        task: What annotations are for. "detect" takes boxes alone, "segment" masks or objects with
+            outlines, "pose" keypoints, "obb" the corners of turned boxes; what else objects have is
+            left aside and counted. YOLO's lines of 9 numbers are turned boxes under "obb" and
+            outlines under "segment". Data that has nothing for the task is refused. None takes all
+            that objects have, and decides where it can.
         label_is_index: Labels of a list are positions in `classes`, not names.
         voc_origin: Which pixel Pascal VOC's coordinates count from. "auto" follows the official
             rule, 1, unless a coordinate of 0 proves otherwise.

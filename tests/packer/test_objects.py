@@ -209,7 +209,7 @@ def test_shares_of_the_sides_become_pixels_of_the_upright_picture():
         ({"box": (4.0, 6.0, 1e9, 18.0)}, "beyond any picture"),
         ({"box": None}, "is not four numbers"),
         ({"box": None, "polygons": (pack_points([[1, 1], [5, 1]]),)}, "has no area: 4 wide and 0"),
-        ({"runs": pack_runs([900])}, "over 900 pixels; the picture has 40x24 = 960"),
+        ({"box": None, "runs": pack_runs([900])}, "over 900 pixels; the picture has 40x24 = 960"),
     ],
 )
 def test_an_object_that_cannot_be_kept_is_rejected_with_the_reason(change, reason):

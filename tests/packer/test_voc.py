@@ -223,14 +223,13 @@ def test_no_pair_at_all_is_an_error_that_says_where_it_looked(tmp_path):
 
 
 def test_only_the_box_of_the_object_itself_counts(tmp_path):
-    """Boxes of parts stand before and after it; of its own children the first counts."""
+    """Boxes of parts stand before and after it, and are none of it."""
     part = "<part><name>{}</name>{}</part>"
     person = (
         "<object><name>person</name>"
         + part.format("head", box(15, 3, 25, 12))
         + box(5, 3, 40, 46)
         + part.format("foot", box(30, 40, 40, 46))
-        + box(1, 1, 2, 2)
         + "<actions><walking>1</walking></actions></object>"
     )
     found = scan(write(tmp_path, {"1.xml": person, "1.png": b"x"}))
@@ -277,7 +276,11 @@ def test_without_any_attribute_there_is_no_such_field(tmp_path):
         ("<object><name> </name>" + box(1, 2, 3, 4) + "</object>", "no class: <name> is missing"),
         (
             "<object><name>a</name><robndbox/></object>",
-            "no box: found <name>, <robndbox>; expected <bndbox>",
+            "<cx> is missing, expected a number",
+        ),
+        (
+            "<object><name>a</name><pose>Left</pose></object>",
+            "no box: found <name>, <pose>; expected <bndbox>, <robndbox> or <polygon>",
         ),
         (thing("a", 1, "x", 3, 4), "<ymin> is 'x', expected a number"),
         (thing("a", 1, 2, "nan", 4), "<xmax> is 'nan', expected a number"),

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from packer.errors import SourceError
 from packer.sources.annotations import Annotations, object_fields, pack_annotations
 from packer.sources.class_names import ClassNames, class_names
@@ -18,6 +20,7 @@ from packer.sources.pairing import PictureIndex, normal_path, several_reason, sp
 from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
+from packer.sources.turned_boxes import corners_field, stores_corners, turned_notes
 from packer.sources.walk import Picture, Tree, readable_path, walk
 from packer.wording import count_text, names_text
 from readers.store.schema import Field
@@ -38,8 +41,9 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     """Pictures that the dumps name, with their shapes, in order of their paths.
 
     Boxes, polygons, ellipses (as polygons) and masks are objects; points, polylines, skeletons and
-    cuboids have no area and are rejected one by one. A box that is turned becomes its upright
-    bounds, and `attributes` keeps its `rotation`. Labels of whole images are the field `tags`.
+    cuboids have no area and are rejected one by one. Of a box that is turned, `boxes` has the
+    upright box around it, `corners` its corners and `attributes` its `rotation`. Labels of whole
+    images are the field `tags`.
 
     Of a video, shapes belong to the pictures `frame_000010.*`; a shape marked as outside is not
     there. Frames without a shape are pictures without objects.
@@ -79,7 +83,11 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         names.append("masks")
     if any(dump.has_attributes for dump in content.dumps.values()):
         names.append("attributes")
-    fields = list(object_fields(classes.names, tuple(names)))
+    turned_count = sum(dump.turned_count for dump in content.dumps.values())
+    object_count = sum(dump.object_count for dump in content.dumps.values())
+    corners = corners_field() if stores_corners(options.task, turned_count) else None
+    content.notes += turned_notes(options.task, turned_count, object_count)
+    fields = list(object_fields(classes.names, tuple(names), keypoints=corners))
     if has_tags:
         fields.append(Field(name="tags", kind="json"))
     if splits:
@@ -157,6 +165,9 @@ def _find_pictures(content: _Content, index: PictureIndex) -> list[_Found]:
             for place, reason in image.rejects:
                 reject = Reject(key=picture.path, path=place, reason=reason)
                 content.annotation_rejects.append(reject)
+            content.annotation_rejects += [
+                msgspec.structs.replace(part, key=picture.path) for part in image.lost_parts
+            ]
             if is_frame:
                 frame_folders[split_path(picture.path)[0]] = split
             if is_elsewhere:

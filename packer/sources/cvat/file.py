@@ -8,7 +8,9 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from packer.sources.cvat.shapes import read_shape
+from packer.sources.items import Reject
 from packer.sources.named_objects import NamedObject, pack_named
+from packer.sources.turned_boxes import is_turned
 from packer.sources.xml_file import stream_xml
 from readers.store.schema import SIDE_MAX
 
@@ -27,6 +29,7 @@ class CvatImage:
         objects: Packed.
         object_count: How many of them.
         rejects: Place of each shape that is no object, and why.
+        lost_parts: Parts of objects that cannot be used; the picture's key is not known yet.
         tags: Labels of the whole image.
     """
 
@@ -37,6 +40,7 @@ class CvatImage:
     objects: bytes = b""
     object_count: int = 0
     rejects: list[tuple[str, str]] = field(default_factory=list)
+    lost_parts: list[Reject] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
 
 
@@ -51,6 +55,8 @@ class CvatFile:
         class_names: Of all objects.
         has_outlines: Whether an object has one.
         has_attributes: Whether an object has one.
+        object_count: How many there are.
+        turned_count: How many of them are turned boxes.
         rejects: Place of each shape of a track that is on no frame, and why.
         outside_count: Shapes of tracks where the object is outside of the frame.
     """
@@ -61,6 +67,8 @@ class CvatFile:
     class_names: set[str] = field(default_factory=set)
     has_outlines: bool = False
     has_attributes: bool = False
+    object_count: int = 0
+    turned_count: int = 0
     rejects: list[tuple[str, str]] = field(default_factory=list)
     outside_count: int = 0
 
@@ -70,6 +78,8 @@ class CvatFile:
             self.class_names.add(named.class_name)
             self.has_outlines |= bool(named.object.polygons or named.object.runs)
             self.has_attributes |= bool(named.object.attributes)
+            self.turned_count += is_turned(named.object)
+        self.object_count += len(objects)
         return pack_named(objects)
 
 
@@ -149,7 +159,8 @@ def _read_image(found: CvatFile, element: Element, place: str, split: str) -> Cv
             continue
         shape_place = f"{image.place}, {shape.tag} {number}"
         try:
-            objects.append(read_shape(shape, label, image.size, shape_place, {}))
+            found_object = read_shape(shape, label, image.size, shape_place, {}, image.lost_parts)
+            objects.append(found_object)
         except ValueError as error:
             image.rejects.append((shape_place, str(error)))
     image.objects, image.object_count = found.note(objects), len(objects)
@@ -178,6 +189,6 @@ def _add_track(
     more: dict[str, Any] = {"track_id": track.get("id", "")}
     label = track.get("label", "").strip()
     try:
-        objects.append(read_shape(element, label, image.size, shape_place, more))
+        objects.append(read_shape(element, label, image.size, shape_place, more, image.lost_parts))
     except ValueError as error:
         image.rejects.append((shape_place, str(error)))

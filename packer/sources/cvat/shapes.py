@@ -8,18 +8,24 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 import numpy as np
+from numpy.typing import NDArray
 
-from packer.sources.annotations import RawObject, pack_points, pack_runs
+from packer.sources.annotations import RawObject, add_attribute, pack_points
+from packer.sources.items import Reject
 from packer.sources.named_objects import NamedObject, ellipse
-
-PIXELS_MAX = 2**28
-"""Of a picture that runs are drawn on."""
+from packer.sources.region_runs import check_region, region_runs
+from packer.sources.turned_boxes import bounds, corners_of_turned, is_turn, pack_corners
 
 _Size = tuple[int, int]
 
 
 def read_shape(
-    element: Element, class_name: str, size: _Size | None, place: str, more: dict[str, Any]
+    element: Element,
+    class_name: str,
+    size: _Size | None,
+    place: str,
+    more: dict[str, Any],
+    lost_parts: list[Reject],
 ) -> NamedObject:
     """The object that a shape is.
 
@@ -29,6 +35,7 @@ def read_shape(
         size: (width, height) of the picture, which masks need.
         place: What reports call it.
         more: Attributes beside those that stand in the shape itself.
+        lost_parts: Takes the outline where it cannot be used and the box can.
 
     Raises:
         ValueError: Why it cannot be used.
@@ -41,30 +48,30 @@ def read_shape(
             f"expected {', '.join(f'<{tag}>' for tag in _READERS)}"
         )
     parts = _READERS[element.tag](element, size)
+    if "lost" in parts:
+        reason = parts.pop("lost")
+        lost_parts.append(Reject(key=b"", path=f"{place}, outline", reason=reason, part="outline"))
     attributes = {**more, **parts.pop("attributes", {})}
     if element.get("occluded") == "1":
         attributes["occluded"] = True
     if element.get("group_id", "0") not in ("", "0"):
         attributes["group_id"] = element.get("group_id")
     for child in element.findall("attribute"):
-        attributes[child.get("name", "")] = (child.text or "").strip()
+        add_attribute(attributes, child.get("name", ""), (child.text or "").strip())
     return NamedObject(class_name, RawObject(place=place, label=0, attributes=attributes, **parts))
 
 
 def _box(element: Element, size: _Size | None) -> dict[str, Any]:
     x0, y0, x1, y1 = (_number(element, side) for side in ("xtl", "ytl", "xbr", "ybr"))
     degrees = _number(element, "rotation", 0.0)
-    if not degrees:
-        return {"box": (x0, y0, x1, y1)}
-    # The numbers are those before the box is turned about its middle. What an upright box can say
-    # of it are its bounds.
-    cos, sin = abs(math.cos(math.radians(degrees))), abs(math.sin(math.radians(degrees)))
-    width, height = x1 - x0, y1 - y0
-    x, y = (x0 + x1) / 2, (y0 + y1) / 2
-    half_width = (width * cos + height * sin) / 2
-    half_height = (width * sin + height * cos) / 2
+    box = (x0, y0, x1, y1)
+    if not is_turn(degrees) or x0 >= x1 or y0 >= y1:
+        return {"box": box}  # A box that ends before it begins is rejected as it is written.
+    # The numbers are those before the box is turned about its middle.
+    corners = corners_of_turned(box, degrees)
     return {
-        "box": (x - half_width, y - half_height, x + half_width, y + half_height),
+        "box": bounds(corners),
+        "keypoints": pack_corners(corners),
         "attributes": {"rotation": degrees},
     }
 
@@ -94,37 +101,28 @@ def _mask(element: Element, size: _Size | None) -> dict[str, Any]:
     left, top, width, height = (
         int(_number(element, side)) for side in ("left", "top", "width", "height")
     )
-    if size is None:
-        raise ValueError("a mask on a picture without width and height in the XML")
-    if size[0] * size[1] > PIXELS_MAX:
-        raise ValueError(
-            f"a mask on a picture of {size[0]}x{size[1]}, expected {PIXELS_MAX} pixels"
-        )
-    is_inside = 0 <= left <= left + width <= size[0] and 0 <= top <= top + height <= size[1]
-    if width < 1 or height < 1 or not is_inside:
-        raise ValueError(
-            f"a mask of {width}x{height} at {left}, {top}, expected inside of {size[0]}x{size[1]}"
-        )
-    text = element.get("rle", "")
+    if size is not None:
+        check_region((left, top, width, height), size)
+    try:
+        if size is None:
+            raise ValueError("a mask on a picture without width and height in the XML")
+        is_on = _pixels(element.get("rle", ""), width, height)
+    except ValueError as error:
+        # What it is drawn in is as narrow as the mask: that is the box.
+        box = (float(left), float(top), float(left + width), float(top + height))
+        return {"box": box, "lost": f"{error}. The object is stored with its box alone"}
+    box, runs = region_runs(is_on, left, top, size)
+    return {"box": box, "runs": runs}
+
+
+def _pixels(text: str, width: int, height: int) -> NDArray[np.bool_]:
     try:
         runs = [int(run) for run in text.split(",")]
     except ValueError as error:
         raise ValueError(f"rle {text[:60]!r}, expected whole numbers") from error
     if min(runs) < 0 or sum(runs) != width * height:
         raise ValueError(f"rle of {sum(runs)} pixels, expected {width}x{height}")
-    is_on = np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(height, width)
-    columns, rows = np.nonzero(is_on.T)
-    if not len(rows):
-        raise ValueError("a mask without a pixel")
-    pixels = (left + columns) * size[1] + top + rows  # Rising, as they are counted in columns.
-    breaks = np.flatnonzero(np.diff(pixels) != 1)
-    starts = pixels[np.append(0, breaks + 1)]
-    ends = pixels[np.append(breaks, len(pixels) - 1)] + 1
-    flips = np.stack((starts, ends), axis=1).ravel()
-    counts = np.diff(flips, prepend=0, append=size[0] * size[1])
-    x0, y0 = left + int(columns.min()), top + int(rows.min())
-    x1, y1 = left + int(columns.max()) + 1, top + int(rows.max()) + 1
-    return {"box": (float(x0), float(y0), float(x1), float(y1)), "runs": pack_runs(counts)}
+    return np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(height, width)
 
 
 _READERS: dict[str, Callable[[Element, _Size | None], dict[str, Any]]] = {

@@ -17,6 +17,7 @@ from packer.errors import SourceError
 from packer.sources.dataset.images import NotAnImageError, is_mask, spool_image, spool_mask
 from packer.sources.dataset.targets import TargetError, Targets
 from packer.sources.items import RawFile, RawItem, Reject, Scan
+from packer.sources.only_task import check_task, only_task
 from packer.sources.source import SourceOptions
 from packer.sources.walk import readable_path
 from packer.wording import count_text
@@ -61,8 +62,10 @@ def scan_dataset(dataset: Any, spool: Path, options: SourceOptions) -> Scan:
         options: `classes` names the labels.
 
     Raises:
-        SourceError: It has no samples, or their form is not known.
+        SourceError: It has no samples, their form is not known, or they have nothing for
+            `options.task`.
     """
+    check_task(name, options.task, type(dataset).__name__)
     whole, positions = _unwrapped(dataset)
     rejects: list[Reject] = []
     kept: list[_Kept] = []
@@ -105,7 +108,7 @@ def scan_dataset(dataset: Any, spool: Path, options: SourceOptions) -> Scan:
     ]
     if len(kept) > spooled_count and getattr(whole, "transform", None) is not None:
         notes.append("images are taken from their files: the dataset's transform is not applied")
-    return Scan(
+    scan = Scan(
         format=name,
         root=root,
         items=items,
@@ -115,6 +118,7 @@ def scan_dataset(dataset: Any, spool: Path, options: SourceOptions) -> Scan:
         annotation_rejects=targets.rejects,
         notes=notes,
     )
+    return scan if options.task is None else only_task(scan, options.task)
 
 
 def _unwrapped(dataset: Any) -> tuple[Any, list[int]]:

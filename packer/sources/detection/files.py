@@ -133,7 +133,8 @@ def _xml_format(head: str) -> str | None:
         return "cvat"
     if not re.search(r"<annotation[\s>]", head):
         return None
-    is_labelme = "<bndbox>" not in head and ("<polygon>" in head or "<segm>" in head)
+    # Pascal VOC has polygons as well, of <x1>, <y1>, <x2>, ...
+    is_labelme = not re.search(r"<(rob)?bndbox[\s>]", head) and re.search(r"<(pt|segm)[\s/>]", head)
     return "labelme" if is_labelme else "voc"
 
 

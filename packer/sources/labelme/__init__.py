@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from packer.errors import SourceError
 from packer.sources.annotations import Annotations, object_fields, pack_annotations
 from packer.sources.class_names import class_names
@@ -23,6 +25,7 @@ from packer.sources.sidecars import (
 )
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
+from packer.sources.turned_boxes import corners_field, is_turned, stores_corners, turned_notes
 from packer.sources.walk import Picture, Tree, readable_path, walk
 from packer.wording import count_text, names_text
 
@@ -35,10 +38,12 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     """Pictures with the shapes of their files, in order of their paths.
 
     A file and its picture have the same name; what `imagePath` says is not used. Polygons and
-    circles keep their outlines, a circle as a polygon within a quarter pixel. Points and lines have
-    no area and are rejected one by one. Classes are sorted by code point; folders that all have
-    names of splits are splits. A picture without a file, where others have one, is one without
-    objects.
+    circles keep their outlines, a circle as a polygon within a quarter pixel, and masks their
+    pixels. Of a rectangle that is turned, `boxes` has the upright box around it and `corners` its
+    corners. Points and lines have no area and are rejected one by one.
+
+    Classes are sorted by code point; folders that all have names of splits are splits. A picture
+    without a file, where others have one, is one without objects.
 
     Raises:
         SourceError: No picture has a file of LabelMe.
@@ -88,6 +93,8 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         names.append("masks")
     if content.has_attributes:
         names.append("attributes")
+    corners = corners_field() if stores_corners(options.task, content.turned_count) else None
+    content.notes += turned_notes(options.task, content.turned_count, content.object_count)
     return Scan(
         format=name,
         root=raw,
@@ -95,7 +102,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         classes=classes.names,
         splits=splits,
         fields=(
-            *object_fields(classes.names, tuple(names)),
+            *object_fields(classes.names, tuple(names), keypoints=corners),
             *((split_field(splits),) if splits else ()),
         ),
         rejects=[*tree.rejects, *pairs.rejects, *content.rejects],
@@ -113,6 +120,8 @@ class _Content:
     classes: set[str] = field(default_factory=set)
     has_outlines: bool = False
     has_attributes: bool = False
+    object_count: int = 0
+    turned_count: int = 0
     rejects: list[Reject] = field(default_factory=list)
     annotation_rejects: list[Reject] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -145,9 +154,14 @@ def _read_files(raw: Path, pictures: list[Picture], pairs: Pairs) -> _Content:
         for path, reason in found.rejects:
             reject = Reject(key=picture.path, path=path, reason=reason)
             content.annotation_rejects.append(reject)
+        content.annotation_rejects += [
+            msgspec.structs.replace(part, key=picture.path) for part in found.lost_parts
+        ]
+        content.object_count += len(found.objects)
         for named in found.objects:
             content.classes.add(named.class_name)
-            content.has_outlines |= bool(named.object.polygons)
+            content.has_outlines |= bool(named.object.polygons or named.object.runs)
+            content.turned_count += is_turned(named.object)
             content.has_attributes |= bool(named.object.attributes)
         deleted_count += found.deleted_count
         mask_file_count += found.mask_file_count
@@ -158,7 +172,7 @@ def _read_files(raw: Path, pictures: list[Picture], pairs: Pairs) -> _Content:
     if mask_file_count:
         masked = count_text(mask_file_count, "object")
         content.notes.append(
-            f"{masked} with a mask file for an outline: packed as boxes, without outline"
+            f"{masked} with a mask file for an outline: packed without it, with box or polygon"
         )
     return content
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from packer.errors import SourceError
-from packer.sources.annotations import Annotations, RawObject, object_fields, pack_annotations
+from packer.sources.annotations import Annotations, object_fields, pack_annotations
 from packer.sources.class_names import ClassNames, class_names
 from packer.sources.items import RawFile, RawItem, Reject, Scan
 from packer.sources.masks.label_map import find_label_maps
@@ -24,13 +24,14 @@ from packer.sources.sidecars import (
 )
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
+from packer.sources.turned_boxes import corners_field, stores_corners
 from packer.sources.voc.content import (
-    RawBoxes,
     VocContent,
+    angle_notes,
     choose_origin,
     one_pixel_notes,
+    pack_objects,
     read_files,
-    unpack_objects,
 )
 from packer.sources.voc.image_sets import SplitLists, list_name
 from packer.sources.voc.masks import (
@@ -63,7 +64,11 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     An XML file and its picture have the same name; what `<filename>` says is not used. Splits are
     the lists in `ImageSets/Main`, or else folders that all have names of splits. Classes are sorted
     by code point. A picture without XML, where others have some, is one without objects. With
-    `options.task` "segment" the pictures are those with a mask in `SegmentationClass`.
+    `options.task` "segment" the pictures are those with a mask in `SegmentationClass`, where there
+    is such a folder; else the objects are those with an outline.
+
+    A `<polygon>` is an outline, and counts from where boxes do. A `<robndbox>`, and a `<bndbox>`
+    whose attributes say `rotation`, is a turned box. An object of several boxes is several objects.
 
     VOC counts pixels from 1 and a box includes its last pixel: xmin - 1, ymin - 1, xmax, ymax are
     its edges. Many tools count from 0 instead and write the edges themselves. Under
@@ -73,22 +78,25 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     outside by either rule. What was taken is in `Scan.choices["voc_origin"]` and in a note.
 
     Raises:
-        SourceError: No picture has an XML file (or a mask, when masks are wanted), or the file of
-            the names of mask values cannot be read.
+        SourceError: No picture has an XML file (or a mask or outline, when those are wanted), or
+            the file of the names of mask values cannot be read.
     """
     tree = walk(raw, (b".xml", b".txt"))
     index = PictureIndex(tree)
     files = [file for folder in tree.folders.values() for file in folder.annotation_files]
     pairs = pair_files(tree, index, (f for f in files if f.lower().endswith(b".xml")))
     texts = [file for file in files if file.lower().endswith(b".txt")]
-    lists = SplitLists(raw, texts, prefers_masks=options.task == "segment")
     masks = VocMasks(tree, index)
+    wants_masks = options.task == "segment" and bool(masks.folders)
+    lists = SplitLists(raw, texts, prefers_masks=wants_masks)
 
-    chosen = _choose(tree, index, pairs, lists, masks, options)
+    chosen = _choose(tree, index, pairs, lists, masks, wants_masks=wants_masks)
     content = read_files(raw, chosen.pictures, pairs.file_of)
     content.rejects += _lost_files(raw, tree, pairs)
     content.rejects += lists.missing(_names_by_root(tree, pairs, lists))
-    if not any(picture.path in pairs.file_of for picture in chosen.pictures) and not chosen.masks:
+    has_files = any(picture.path in pairs.file_of for picture in chosen.pictures)
+    lacks_outlines = options.task == "segment" and not content.outline_count
+    if not chosen.masks and (not has_files or lacks_outlines):
         raise SourceError(_nothing_reason(raw, pairs, lists, tree, options))
     _ignore_rest(tree, texts, lists, masks, chosen)
 
@@ -100,9 +108,13 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     fields: list[Field] = []
     mask_colors: tuple[tuple[int, int, int], ...] = ()
     if has_boxes:
-        attributes = ("attributes",) if content.attribute_count else ()
-        names = ("boxes", "labels", "difficult", "truncated", *attributes)
-        fields += object_fields(classes.names, names)
+        has_corners = stores_corners(options.task, content.angles.turned_count)
+        has_attributes = content.attribute_count or content.angles.angle_count
+        names = ["boxes", "labels", "difficult", "truncated"]
+        names += ["masks"] if content.outline_count else []
+        names += ["attributes"] if has_attributes else []
+        corners = corners_field() if has_corners else None
+        fields += object_fields(classes.names, tuple(names), keypoints=corners)
     if chosen.masks:
         mask_names, mask_colors, mask_notes = _mask_values(
             raw, _label_maps(texts, masks), classes.names
@@ -122,7 +134,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         fields.append(split_field(splits))
     if has_boxes:
         content.notes.insert(0, origin_note)
-        content.notes += one_pixel_notes(content, origin)
+        content.notes += [*one_pixel_notes(content, origin), *angle_notes(content, options)]
     else:
         content.notes.append("boxes left aside: not every picture with a mask has an XML file")
     return Scan(
@@ -137,8 +149,15 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         annotation_rejects=content.annotation_rejects if has_boxes else [],
         ignored=tree.ignored,
         notes=[*content.notes, *lists.notes, *_picture_notes(tree, chosen, pairs, masks)],
-        choices={"voc_origin": str(origin)} if has_boxes else {},
+        choices=_choices(content, origin) if has_boxes else {},
     )
+
+
+def _choices(content: VocContent, origin: int) -> dict[str, str]:
+    choices = {"voc_origin": str(origin)}
+    if content.angles.angle_count:
+        choices["voc_angle"] = "degrees" if content.angles.has_degrees else "radians"
+    return choices
 
 
 # --- which pictures -------------------------------------------------------------------------------
@@ -160,7 +179,8 @@ def _choose(
     pairs: Pairs,
     lists: SplitLists,
     masks: VocMasks,
-    options: SourceOptions,
+    *,
+    wants_masks: bool,
 ) -> _Chosen:
     """Decide about every picture that is not rejected yet; the others become ignored files."""
     chosen = _Chosen()
@@ -170,14 +190,14 @@ def _choose(
         folder = split_path(picture.path)[0]
         if folder not in folders:
             reason = MASK_FILE if is_mask_folder(folder) else NO_PICTURE_HERE
-            if not (options.task == "segment" and folder in masks.folders.values()):
+            if not (wants_masks and folder in masks.folders.values()):
                 tree.ignored.add(reason, readable_path(picture.path))
             continue
         split = lists.split(picture.path) if lists.sets else split_of_folder.get(folder)
-        fitting = masks.of(picture.path) if options.task == "segment" else []
+        fitting = masks.of(picture.path) if wants_masks else []
         if lists.sets and split is None:
             _ignore(tree, pairs, picture, NOT_LISTED)
-        elif options.task == "segment" and not fitting:
+        elif wants_masks and not fitting:
             _ignore(tree, pairs, picture, NO_MASK)
         elif len(fitting) > 1:
             reason = f"of its masks, {several_reason(fitting)}"
@@ -282,7 +302,9 @@ def _items(
         found = content.raw_of.get(path)
         annotations = b""
         if has_boxes:
-            annotations = none if found is None else _pack(found, path, classes, origin, content)
+            annotations = (
+                none if found is None else pack_objects(found, path, classes, origin, content)
+            )
         mask = chosen.masks.get(path)
         items.append(
             picture_item(
@@ -293,32 +315,6 @@ def _items(
             )
         )
     return items
-
-
-def _pack(
-    raw: RawBoxes, key: bytes, classes: ClassNames, origin: int, content: VocContent
-) -> bytes:
-    """Annotations of a picture; objects of a class that is not wanted are rejected."""
-    objects = []
-    for o in unpack_objects(raw.objects):
-        place = f"{raw.file}, object {o.number}"
-        label = classes.label(o.name)
-        if label is None:
-            reason = classes.unknown_reason(o.name)
-            content.annotation_rejects.append(Reject(key=key, path=place, reason=reason))
-            continue
-        x0, y0, x1, y1 = o.box
-        objects.append(
-            RawObject(
-                place=place,
-                label=label,
-                box=(x0 - origin, y0 - origin, x1, y1),
-                difficult=o.difficult,
-                truncated=o.truncated,
-                attributes=o.attributes,
-            )
-        )
-    return pack_annotations(Annotations(objects=tuple(objects), size=raw.size))
 
 
 def _mask_values(
@@ -362,7 +358,8 @@ def _nothing_reason(
     if options.task == "segment":
         return (
             f"{place}: no picture has a mask; expected SegmentationClass/ beside JPEGImages/, with "
-            "a mask of the same name for each picture. Without --task segment boxes are packed."
+            "a mask of the same name for each picture, or XML files with a <polygon> in their "
+            "objects. Without --task segment boxes are packed."
         )
     if pairs.file_of:
         shown = names_text(place for sets in lists.sets.values() for place in sets.places.values())

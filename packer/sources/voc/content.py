@@ -10,10 +10,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from packer.sources.annotations import Annotations, pack_annotations
+from packer.sources.class_names import ClassNames
 from packer.sources.items import Reject
 from packer.sources.pairing import split_path
 from packer.sources.source import SourceOptions
-from packer.sources.voc.xml import VocObject, read_voc
+from packer.sources.turned_boxes import turned_notes
+from packer.sources.voc.objects import RADIANS_MAX, make_object
+from packer.sources.voc.xml import VocFile, VocObject, read_voc
 from packer.sources.walk import Picture, readable_path
 from packer.wording import count_text, names_text
 
@@ -37,6 +41,21 @@ class OriginEvidence:
 
 
 @dataclass
+class AngleEvidence:
+    """How many turned boxes there are, and whether their angles can be radians."""
+
+    turned_count: int = 0
+    angle_count: int = 0
+    over_count: int = 0
+    first_over: str = ""
+
+    @property
+    def has_degrees(self) -> bool:
+        """Whether angles of `<robndbox>` are degrees: one over a whole turn proves it for all."""
+        return self.over_count > 0
+
+
+@dataclass
 class VocContent:
     """What all XML files say together.
 
@@ -44,17 +63,21 @@ class VocContent:
         raw_of: What the file of each picture says, by the picture's path.
         class_counts: Objects of each class.
         evidence: About the origin.
+        angles: About turned boxes.
         attribute_count: Objects that have attributes.
+        outline_count: Objects that have an outline.
         one_pixel_places: Boxes whose sides are equal, when counted from 1 a single pixel.
         rejects: Pictures whose file cannot be read.
-        annotation_rejects: Objects that cannot be read.
+        annotation_rejects: Objects that cannot be read, and parts of others.
         notes: What is odd.
     """
 
     raw_of: dict[bytes, RawBoxes] = field(default_factory=dict)
     class_counts: Counter[str] = field(default_factory=Counter)
     evidence: OriginEvidence = field(default_factory=OriginEvidence)
+    angles: AngleEvidence = field(default_factory=AngleEvidence)
     attribute_count: int = 0
+    outline_count: int = 0
     one_pixel_places: list[str] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
     annotation_rejects: list[Reject] = field(default_factory=list)
@@ -74,7 +97,8 @@ def read_files(raw: Path, pictures: list[Picture], file_of: dict[bytes, bytes]) 
     """Read the XML file of each picture that has one; what is wrong becomes a reject."""
     content = VocContent()
     misnamed: list[str] = []
-    part_count = action_count = no_size_count = 0
+    totals = VocFile()
+    no_size_count = 0
     root = os.fsencode(raw)
     for picture in pictures:
         file = file_of.get(picture.path)
@@ -90,12 +114,17 @@ def read_files(raw: Path, pictures: list[Picture], file_of: dict[bytes, bytes]) 
             path = f"{place}, object {number}"
             reject = Reject(key=picture.path, path=path, reason=reason)
             content.annotation_rejects.append(reject)
+        for number, part, reason in found.lost_parts:
+            path = f"{place}, object {number}, {part}"
+            reject = Reject(key=picture.path, path=path, reason=reason, part=part)
+            content.annotation_rejects.append(reject)
         for o in found.objects:
             content.class_counts[o.name] += 1
             content.attribute_count += bool(o.attributes)
+            content.outline_count += bool(o.polygons)
             _weigh(content, o, place)
-        part_count += found.part_count
-        action_count += found.action_count
+            _weigh_angle(content, o, place)
+        _add_counts(totals, found)
         no_size_count += found.size is None
         if found.file_name and found.file_name.encode() != split_path(picture.path)[1]:
             misnamed.append(place)
@@ -110,29 +139,97 @@ def read_files(raw: Path, pictures: list[Picture], file_of: dict[bytes, bytes]) 
             f"{count_text(no_size_count, 'XML file')} without the size of the picture: "
             "that of the upright picture is taken"
         )
-    if part_count:
-        content.notes.append(
-            f"{count_text(part_count, '<part>')} inside of objects: no objects, not packed"
-        )
-    if action_count:
-        content.notes.append(f"<actions> of {count_text(action_count, 'object')}: not packed")
+    content.notes += _count_notes(totals)
     return content
+
+
+def _add_counts(totals: VocFile, found: VocFile) -> None:
+    totals.part_count += found.part_count
+    totals.action_count += found.action_count
+    totals.several_count += found.several_count
+    totals.beside_count += found.beside_count
+    totals.unread.update(found.unread)
+
+
+def _count_notes(totals: VocFile) -> list[str]:
+    """What is in objects and not packed, or packed in another way than it seems."""
+    notes = []
+    if totals.part_count:
+        parts = count_text(totals.part_count, "<part>")
+        notes.append(f"{parts} inside of objects: no objects, not packed")
+    if totals.action_count:
+        notes.append(f"<actions> of {count_text(totals.action_count, 'object')}: not packed")
+    for tag, count in totals.unread.items():
+        notes.append(f"{count_text(count, f'<{tag}>')} inside of objects: not read, not packed")
+    if totals.several_count:
+        objects = count_text(totals.several_count, "<object>")
+        notes.append(f"{objects} with several boxes: each box is packed as an object")
+    if totals.beside_count:
+        objects = count_text(totals.beside_count, "object")
+        notes.append(f"{objects} with a <bndbox> beside <robndbox>: the turned box is packed")
+    return notes
+
+
+def pack_objects(
+    raw: RawBoxes, key: bytes, classes: ClassNames, origin: int, content: VocContent
+) -> bytes:
+    """Annotations of a picture; objects of a class that is not wanted are rejected."""
+    objects = []
+    for o in unpack_objects(raw.objects):
+        label = classes.label(o.name)
+        if label is None:
+            reason = classes.unknown_reason(o.name)
+            reject = Reject(key=key, path=f"{raw.file}, {o.place}", reason=reason)
+            content.annotation_rejects.append(reject)
+            continue
+        has_degrees = content.angles.has_degrees
+        objects.append(make_object(o, raw.file, label, origin, has_degrees=has_degrees))
+    return pack_annotations(Annotations(objects=tuple(objects), size=raw.size))
+
+
+def _weigh_angle(content: VocContent, o: VocObject, place: str) -> None:
+    """Add what a turned box says about the unit of its angle."""
+    angles = content.angles
+    if o.turned is not None:
+        angles.angle_count += 1
+        angles.turned_count += o.turned.angle != 0
+        if abs(o.turned.angle) > RADIANS_MAX:
+            angles.over_count += 1
+            angles.first_over = angles.first_over or f"{place}, {o.place}"
+    else:
+        angles.turned_count += bool(o.degrees)
+
+
+def angle_notes(content: VocContent, options: SourceOptions) -> list[str]:
+    """What becomes of turned boxes, and in which unit their angles are."""
+    angles = content.angles
+    total = sum(content.class_counts.values())
+    notes = turned_notes(options.task, angles.turned_count, total)
+    if angles.has_degrees:
+        notes.append(
+            f"angles of <robndbox> are degrees: {angles.over_count:,} of {angles.angle_count:,} "
+            "are over a whole turn in radians, which roLabelImg writes (first: "
+            f"{angles.first_over})"
+        )
+    return notes
 
 
 def _weigh(content: VocContent, o: VocObject, place: str) -> None:
     """Add what a box says about the origin of the coordinates."""
+    if o.turned is not None:
+        return  # A middle and a size, which count from no pixel.
     evidence = content.evidence
     evidence.box_count += 1
-    x0, y0, x1, y1 = o.box
+    x0, y0, x1, y1 = o.bounds
     if x1 > x0 and y1 > y0:
         low = min(x0, y0) if min(x0, y0) >= 0 else max(x0, y0)
         if 0 <= low < 1:
             evidence.below_one_count += 1
-            evidence.first_below_one = evidence.first_below_one or f"{place}, object {o.number}"
+            evidence.first_below_one = evidence.first_below_one or f"{place}, {o.place}"
         elif low == 1:
             evidence.at_one_count += 1
     elif x0 == x1 and y0 == y1:
-        content.one_pixel_places.append(f"{place}, object {o.number}")
+        content.one_pixel_places.append(f"{place}, {o.place}")
 
 
 def choose_origin(evidence: OriginEvidence, options: SourceOptions) -> tuple[int, str]:
