@@ -53,8 +53,9 @@ def turn_degrees(value: object) -> float:
     Tools let their users call an attribute so as well: text says nothing about the box.
     """
     try:
-        degrees = float(value) if isinstance(value, (int, float, str)) else 0.0
-    except ValueError:
+        is_number = isinstance(value, (int, float, str)) and not isinstance(value, bool)
+        degrees = float(value) if is_number else 0.0  # type: ignore[arg-type]
+    except (ValueError, OverflowError):
         return 0.0
     return degrees if math.isfinite(degrees) and is_turn(degrees) else 0.0
 

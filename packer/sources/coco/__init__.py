@@ -45,11 +45,13 @@ from packer.sources.coco.files import (
 from packer.sources.coco.images import FileImages, Image, image_place, read_images, reject_shared
 from packer.sources.coco.panoptic import PANOPTIC_FIELD, read_panoptic
 from packer.sources.coco.pictures import folders_text
+from packer.sources.coco.turned import drop_corners
 from packer.sources.items import RawFile, RawItem, Reject, Scan
 from packer.sources.pairing import PictureIndex
 from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
+from packer.sources.turned_boxes import corners_field, stores_corners, turned_notes
 from packer.sources.walk import Tree, readable_path, walk
 from packer.wording import count_text
 from readers.store.schema import Field
@@ -86,7 +88,9 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     read = [file_images for file_images in listed if file_images not in added]
     reject_shared(image for file_images in read for image in file_images.images)
 
-    gathered = Gathered(notes=[*chosen.notes, *(f.note for f in chosen.files if f.note)])
+    gathered = Gathered(
+        task=options.task, notes=[*chosen.notes, *(f.note for f in chosen.files if f.note)]
+    )
     gathered.notes += [note for file_images in read for note in file_images.notes]
     masks: dict[bytes, RawFile] = {}
     if chosen.kind == "captions":
@@ -271,7 +275,9 @@ def _read_all_objects(
     kept += ["masks"] if gathered.has_outlines else []
     kept += ["attributes"] if gathered.has_attributes else []
     keypoints = None
-    if gathered.has_points:
+    gathered.notes += _turned_notes(read, gathered)
+    if gathered.has_points and gathered.task != "obb":
+        drop_corners(image for file_images in read for image in file_images.images)
         count = gathered.point_count
         names = pose.names if pose.names is not None and len(pose.names) == count else None
         keypoints = keypoint_field(count, names)
@@ -282,7 +288,21 @@ def _read_all_objects(
                 f"keypoints: {count} for each object, with a skeleton of {lines} between points "
                 "that count from 1"
             )
+    elif stores_corners(gathered.task, gathered.turned_count):
+        keypoints = corners_field()
     return object_fields(classes.names.names, tuple(kept), keypoints=keypoints)
+
+
+def _turned_notes(read: Sequence[FileImages], gathered: Gathered) -> list[str]:
+    """What becomes of turned boxes, and of keypoints where their corners are wanted instead."""
+    has_points = gathered.has_points and gathered.task != "obb"
+    task = "pose" if has_points and gathered.task is None else gathered.task
+    count = sum(image.annotation_count for f in read for image in f.images)
+    notes = turned_notes(task, gathered.turned_count, count)
+    if gathered.points_left_count:
+        left = count_text(gathered.points_left_count, "object")
+        notes.append(f"task obb, as given: the keypoints of {left} left aside")
+    return notes
 
 
 def _splits(read: Sequence[FileImages], notes: list[str]) -> tuple[str, ...]:

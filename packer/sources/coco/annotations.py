@@ -29,7 +29,9 @@ from packer.sources.coco.document import (
 )
 from packer.sources.coco.images import FileImages, Image
 from packer.sources.coco.objects import AnnotationError, make_object, pack_keypoints
+from packer.sources.coco.turned import turn_object
 from packer.sources.items import Reject
+from packer.sources.source import Task
 from packer.wording import count_text
 
 _REPEATED_SHOWN_MAX = 5
@@ -52,6 +54,9 @@ class Gathered:
         has_points: Whether any object has keypoints.
         point_count: How many keypoints an object has; 0: not known yet.
         captions: Of each image, by key.
+        task: What the build is for.
+        turned_count: How many objects are turned boxes.
+        points_left_count: How many objects have keypoints that are left aside.
     """
 
     rejects: list[Reject] = field(default_factory=list)
@@ -62,6 +67,9 @@ class Gathered:
     has_points: bool = False
     point_count: int = 0
     captions: dict[bytes, list[str]] = field(default_factory=dict)
+    task: Task | None = None
+    turned_count: int = 0
+    points_left_count: int = 0
 
 
 @dataclass(frozen=True)
@@ -165,6 +173,11 @@ def _read_object(
         gathered.has_outlines = True
     if raw_object.keypoints:
         gathered.has_points = True
+    turned = turn_object(raw_object, entry.rotation, gathered.task)
+    if turned is not raw_object:
+        gathered.points_left_count += bool(raw_object.keypoints)
+        gathered.turned_count += turned.box != raw_object.box
+        raw_object = turned
     if entry.attributes is not msgspec.UNSET:
         gathered.has_attributes = True
     return raw_object

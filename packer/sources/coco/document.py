@@ -81,6 +81,7 @@ class CocoAnnotation(msgspec.Struct, frozen=True, gc=False):
     iscrowd: bool | int | None = None
     keypoints: list[float] | None = None
     attributes: Any = msgspec.UNSET
+    rotation: Any = None
 
 
 class CocoIdOf(msgspec.Struct, frozen=True, gc=False):
