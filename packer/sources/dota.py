@@ -11,10 +11,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from packer.sources.annotations import RawObject, keypoint_field, object_fields, pack_points
+from packer.sources.annotations import RawObject, object_fields, pack_points
 from packer.sources.items import Scan
 from packer.sources.source import SourceOptions
-from packer.sources.text_pairs import ParsedLine, TextLayout, read_numbers, scan_text_pairs
+from packer.sources.text_pairs import LineObject, ParsedLine, TextLayout, scan_text_pairs
+from packer.sources.text_values import is_number, read_numbers, separator_problem, shown_value
+from packer.sources.turned_boxes import corners_field
 from packer.sources.walk import readable_path
 from packer.sources.yolo.data_yaml import YAML_EXTENSIONS, declares_yolo, read_data_yaml
 from readers.store.schema import Field
@@ -51,30 +53,38 @@ def parse_line(values: list[bytes], place: str) -> ParsedLine:
     """Class and object of a line; None for those at the head of a file, about the picture."""
     if values[0].lower().startswith((b"imagesource:", b"gsd:")):
         return None
+    problem = separator_problem(values, lambda count: count in (9, 10))
+    if problem:
+        return problem
     if len(values) not in (9, 10):
+        words = ""
+        if len(values) > 10 and not any(map(is_number, values[8:-1])):
+            one_word = shown_value(b"-".join(values[8:-1]))
+            words = f". A class of several words is written as one: {one_word}"
         return (
             f"{len(values)} values; expected 10: x and y of four corners in pixels, a class and a "
-            "difficulty"
+            f"difficulty{words}"
         )
     corners = read_numbers(values[:8], 1)
     if isinstance(corners, str):
         return corners
     difficulty = values[9] if len(values) == 10 else b"0"
+    lost: tuple[tuple[str, str], ...] = ()
     if difficulty not in (b"0", b"1", b"2"):
-        shown = difficulty.decode("ascii", "backslashreplace")[:40]
-        return f"difficulty is {shown!r}; expected 0, 1 or 2"
+        reason = f"difficulty is {shown_value(difficulty)!r}; expected 0, 1 or 2. It is taken for 0"
+        lost, difficulty = (("difficulty", reason),), b"0"
     class_name = values[8].decode("utf-8", "backslashreplace")
-    return class_name, RawObject(
+    made = RawObject(
         place=place,
         label=0,
         keypoints=pack_points(corners, "<f4"),
         difficult=difficulty != b"0",
     )
+    return LineObject(class_name, made, lost)
 
 
 def _fields(classes: tuple[str, ...]) -> tuple[Field, ...]:
-    corners = keypoint_field(4, name="corners", has_visibility=False)
-    return object_fields(classes, ("boxes", "labels", "difficult"), keypoints=corners)
+    return object_fields(classes, ("boxes", "labels", "difficult"), keypoints=corners_field())
 
 
 def _listed_classes(raw: Path) -> tuple[tuple[str, ...] | None, bytes, list[str]]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from packer.sources.annotations import RawObject, object_fields
 from packer.sources.items import Scan
 from packer.sources.source import SourceOptions
-from packer.sources.text_pairs import ParsedLine, TextLayout, read_numbers, scan_text_pairs
+from packer.sources.text_pairs import LineObject, ParsedLine, TextLayout, scan_text_pairs
+from packer.sources.text_values import is_number, number_problem, read_numbers, separator_problem
 from packer.wording import count_text
 from readers.store.schema import Field
 
@@ -52,28 +54,46 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
 
 def parse_line(values: list[bytes], place: str, *, keeps_dont_care: bool = False) -> ParsedLine:
     """Class and object of a line, or why it is none."""
+    problem = separator_problem(values, lambda count: count in (15, 16))
+    if problem:
+        return problem
     if len(values) not in (15, 16):
         return f"{len(values)} values; expected 15, or 16 with a score"
-    numbers = read_numbers(values[1:], 2)
-    if isinstance(numbers, str):
-        return numbers
+    if len(values) == 16 and not is_number(values[1]):
+        # Then all that follows is one place further on than it seems.
+        return f"{number_problem(values[1], 2)}. A class of two words is written as one"
+    box = read_numbers(values[4:8], 5)
+    if isinstance(box, str):
+        return box
     class_name = values[0].decode("utf-8", "backslashreplace")
     if class_name == DONT_CARE and not keeps_dont_care:
         return _NOT_AN_OBJECT
-    left, top, right, bottom = numbers[3:7]
-    attributes = {
-        "truncated": numbers[0],
-        "occluded": int(numbers[1]) if numbers[1].is_integer() else numbers[1],
-        "alpha": numbers[2],
-        "dimensions": numbers[7:10],
-        "location": numbers[10:13],
-        "rotation_y": numbers[13],
-    }
-    if len(numbers) == 15:
-        attributes["score"] = numbers[14]
-    return class_name, RawObject(
-        place=place, label=0, box=(left, top, right, bottom), attributes=attributes
-    )
+    attributes: dict[str, Any] = {}
+    lost = []
+    for name, first, end in _ATTRIBUTES:
+        numbers = read_numbers(values[first:end], first + 1)
+        if isinstance(numbers, str):
+            # What is beside the box does not take it along.
+            lost.append(("attributes", f"{name}: {numbers}. It is left out"))
+        elif numbers:
+            attributes[name] = numbers if end - first > 1 else numbers[0]
+    if attributes.get("occluded", 0.5).is_integer():
+        attributes["occluded"] = int(attributes["occluded"])
+    left, top, right, bottom = box
+    made = RawObject(place=place, label=0, box=(left, top, right, bottom), attributes=attributes)
+    return LineObject(class_name, made, tuple(lost))
+
+
+_ATTRIBUTES = (
+    ("truncated", 1, 2),
+    ("occluded", 2, 3),
+    ("alpha", 3, 4),
+    ("dimensions", 8, 11),
+    ("location", 11, 14),
+    ("rotation_y", 14, 15),
+    ("score", 15, 16),
+)
+"""Where a line has what is not its class and box."""
 
 
 def _fields(classes: tuple[str, ...]) -> tuple[Field, ...]:

@@ -103,6 +103,11 @@ def only_task(scan: Scan, task: Task) -> Scan:
         for part, (noun, text) in _PART_TEXT.items()
         if tally.left.get(part)
     ]
+    if tally.quad_count:
+        quads = count_text(tally.quad_count, "outline")
+        counted.append(f"{quads} of four points taken for the corners of boxes")
+    if task == "obb" and not tally.turned_count:
+        counted.append("no box is turned: all corners are those of upright boxes")
     note = f"task {task}, as given: {'; '.join(counted)}" if counted else ""
     return replace(
         scan,
@@ -115,9 +120,14 @@ def only_task(scan: Scan, task: Task) -> Scan:
 
 @dataclass
 class _Tally:
-    """How many parts of objects were left aside, by field; `has_corners` says what points are."""
+    """How many parts of objects were left aside, by field; `has_corners` says what points are.
+
+    And how many boxes are turned, and outlines of four points were taken for those.
+    """
 
     has_corners: bool
+    turned_count: int = 0
+    quad_count: int = 0
     left: dict[str, int] = field(default_factory=dict)
 
     def add(self, part: str, has_part: object) -> None:
@@ -163,6 +173,8 @@ def _turned(thing: RawObject, tally: _Tally) -> RawObject | str:
         points = np.frombuffer(thing.polygons[0], "<f8").reshape(-1, 2).tolist()
         if len(points) == 4:
             corners = [(x, y) for x, y in points]
+            tally.quad_count += 1
+            tally.turned_count += 1
             return msgspec.structs.replace(
                 thing, keypoints=pack_corners(corners), box=bounds(corners), polygons=()
             )
@@ -176,6 +188,7 @@ def _turned(thing: RawObject, tally: _Tally) -> RawObject | str:
             "an outline and no box; task 'obb' needs a turned box or four corners. Give --task "
             "segment to take outlines"
         )
+    tally.turned_count += bool(thing.keypoints)
     tally.add("masks", thing.polygons or thing.runs)
     return thing
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,8 +25,23 @@ from readers.store.schema import Field
 WITHOUT_PICTURE = "label file without a picture"
 NOT_AMONG_PICTURES = "outside of the folders of pictures"
 
-ParsedLine = tuple[str, RawObject] | str | None
-"""Class and object of a line (with any label), or why it is none, or None where it says nothing."""
+
+class LineObject(NamedTuple):
+    """What a line says.
+
+    Attributes:
+        class_name: Of the object.
+        object: With any label.
+        lost_parts: (part, reason) of each part of it that cannot be used.
+    """
+
+    class_name: str
+    object: RawObject
+    lost_parts: tuple[tuple[str, str], ...] = ()
+
+
+ParsedLine = LineObject | str | None
+"""What a line says, or why it is no object, or None where it says nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,9 +232,11 @@ def _read(
             reject = Reject(key=picture.path, path=place, reason=parsed)
             found.annotation_rejects.append(reject)
         elif parsed is not None:
-            class_name, made = parsed
-            label = found.numbers.setdefault(class_name, len(found.numbers))
-            objects.append(msgspec.structs.replace(made, label=label))
+            label = found.numbers.setdefault(parsed.class_name, len(found.numbers))
+            objects.append(msgspec.structs.replace(parsed.object, label=label))
+            for part, reason in parsed.lost_parts:
+                reject = Reject(key=picture.path, path=f"{place}, {part}", reason=reason, part=part)
+                found.annotation_rejects.append(reject)
     return pack_annotations(Annotations(objects=tuple(objects)))
 
 
@@ -283,21 +301,3 @@ def _ignore_rest(tree: Tree, index: PictureIndex, found: _Found, class_file: byt
         shown = ", ".join(tree.ignored.examples[WITHOUT_PICTURE])
         notes.append(f"{count_text(lost, 'label file')} without a picture: {shown}")
     return notes
-
-
-def read_numbers(values: list[bytes], first: int) -> list[float] | str:
-    """Values as finite numbers, or which is none; `first` is the position of the first in its line.
-
-    Positions count from 1, as an editor's columns do.
-    """
-    numbers = []
-    for at, value in enumerate(values, first):
-        try:
-            number = float(value)
-        except ValueError:
-            number = float("nan")
-        if not -1e9 < number < 1e9:
-            shown = value.decode("ascii", "backslashreplace")[:40]
-            return f"value {at} is {shown!r}; expected a number"
-        numbers.append(number)
-    return numbers

@@ -60,6 +60,20 @@ def turn_degrees(value: object) -> float:
     return degrees if math.isfinite(degrees) and is_turn(degrees) else 0.0
 
 
+ANGLE_NAMES = frozenset(("rotation", "angle", "theta"))
+"""Columns that say how a box is turned, in units that lists have in no common form."""
+
+
+def angle_note(column: str, turned_count: int) -> list[str]:
+    """That an angle beside boxes is not read, where any box has one."""
+    if not turned_count:
+        return []
+    return [
+        f"{count_text(turned_count, 'box')} with an angle in {column!r}, which is not read: theirs "
+        "are the boxes before they were turned. Convert the data to COCO to have them turned"
+    ]
+
+
 def is_turn(degrees: float) -> bool:
     """Whether an angle turns a box at all: 0 and whole turns do not."""
     return degrees % 360 != 0
@@ -113,15 +127,15 @@ def stores_corners(task: Task | None, turned_count: int) -> bool:
 
 def turned_notes(task: Task | None, turned_count: int, object_count: int) -> list[str]:
     """What becomes of the turned boxes of a data set, in one line."""
-    if stores_corners(task, turned_count) and not turned_count:
-        boxes = count_text(object_count, "box")
-        return [f"no box is turned: the corners of all {boxes} are those of upright boxes"]
     if not turned_count:
         return []
     are = "is turned" if turned_count == 1 else "are turned"
     found = f"{turned_count:,} of {count_text(object_count, 'object')} {are}"
     if stores_corners(task, turned_count):
-        return [f"{found}: `corners` has the corners, `boxes` the upright boxes around them"]
+        return [
+            f"{found}: `corners` has their corners, and those of the boxes of the others; `boxes` "
+            "has the upright boxes around them"
+        ]
     return [f"{found}: packed as upright boxes around them; --task obb packs their corners"]
 
 

@@ -23,7 +23,7 @@ from packer.sources.pairing import PictureIndex, split_path
 from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
-from packer.sources.text_pairs import read_numbers
+from packer.sources.text_values import number_problem, read_numbers, separator_problem
 from packer.sources.walk import NOT_A_PICTURE, Picture, Tree, is_picture_name, readable_path, walk
 from packer.wording import count_text, names_text
 
@@ -205,7 +205,12 @@ def _add(
     objects = []
     for number, text in faces:
         face_place = f"{list_shown}, line {number}"
-        made = parse_face(text.split(), face_place)
+        lost: list[tuple[str, str]] = []
+        made = parse_face(text.split(), face_place, lost)
+        found.annotation_rejects += [
+            Reject(key=picture.path, path=f"{face_place}, {part}", reason=reason, part=part)
+            for part, reason in lost
+        ]
         if isinstance(made, str):
             reject = Reject(key=picture.path, path=face_place, reason=made)
             found.annotation_rejects.append(reject)
@@ -250,16 +255,32 @@ def _face_lines(block: Block) -> list[tuple[int, bytes]] | str:
     return lines
 
 
-def parse_face(values: list[bytes], place: str) -> RawObject | str:
-    """The object of a line, or why it is none."""
+def parse_face(
+    values: list[bytes], place: str, lost_parts: list[tuple[str, str]]
+) -> RawObject | str:
+    """The object of a line, or why it is none; attributes that cannot be used are left out of it.
+
+    Args:
+        values: Of the line.
+        place: What reports call it.
+        lost_parts: Takes (part, reason) of what is left out.
+    """
+    problem = separator_problem(values, lambda count: count == 4 + len(ATTRIBUTES))
+    if problem:
+        return problem
     if len(values) != 4 + len(ATTRIBUTES):
         return f"{len(values)} values; expected 10: x, y, width, height, {', '.join(ATTRIBUTES)}"
-    numbers = read_numbers(values, 1)
-    if isinstance(numbers, str):
-        return numbers
-    x, y, width, height = numbers[:4]
-    attributes = {
-        key: int(number) if number.is_integer() else number
-        for key, number in zip(ATTRIBUTES, numbers[4:], strict=True)
-    }
+    box = read_numbers(values[:4], 1)
+    if isinstance(box, str):
+        return box
+    x, y, width, height = box
+    attributes = {}
+    for at, (key, value) in enumerate(zip(ATTRIBUTES, values[4:], strict=True), 5):
+        numbers = read_numbers([value], at)
+        if isinstance(numbers, str):
+            reason = f"{key}: {number_problem(value, at)}. It is left out"
+            lost_parts.append(("attributes", reason))
+        else:
+            (number,) = numbers
+            attributes[key] = int(number) if number.is_integer() else number
     return RawObject(place=place, label=0, box=(x, y, x + width, y + height), attributes=attributes)

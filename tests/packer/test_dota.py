@@ -102,7 +102,9 @@ def test_classes_of_a_data_yaml_or_of_the_user(tmp_path):
         ("1 2 3 4 ship 0", "6 values; expected 10"),
         ("1 2 3 4 5 6 7 nan ship 0", "value 8 is 'nan'; expected a number"),
         ("1 2 x 4 5 6 7 8 ship 0", "value 3 is 'x'"),
-        ("1 2 3 4 5 6 7 8 ship 5", "difficulty is '5'; expected 0, 1 or 2"),
+        ("1,2,3,4,5,6,7,8,ship,0", "the numbers are separated by commas; expected blanks"),
+        ("1, 2, 3, 4, 5, 6, 7, 8, ship, 0", "the numbers are separated by commas"),
+        ("1 2 3,5 4 5 6 7 8 ship 0", "value 3 is '3,5'; expected a number with a point"),
         ("1 2 3 4 5 6 7 8 small vehicle 0", "11 values"),
     ],
 )

@@ -81,7 +81,10 @@ def test_dont_care_is_no_class(tmp_path):
         ("Car 0 0 0 1 2 3 4", "8 values; expected 15, or 16 with a score"),
         (CAR.replace("387.63", "abc"), "value 5 is 'abc'; expected a number"),
         (CAR.replace("387.63", "nan"), "value 5 is 'nan'"),
-        (CAR.replace("0.25", "inf"), "value 2 is 'inf'"),
+        (CAR.replace("387.63", "387,63"), "value 5 is '387,63'; expected a number with a point"),
+        (CAR.replace(" ", ","), "the numbers are separated by commas; expected blanks"),
+        (CAR.replace(" ", "; "), "the numbers are separated by semicolons; expected blanks"),
+        (CAR.replace("Car", "Person sitting"), "value 2 is 'sitting'; expected a number. A class"),
         (CAR.strip() + " 1 2", "17 values"),
     ],
 )

@@ -92,14 +92,14 @@ def test_rows_that_cannot_be_used_are_rejects(tmp_path):
         "y/two.png",
     )
     found = scan(tmp_path, SourceOptions())
-    assert {key: len(inner) for key, inner in objects(found).items()} == {"a.jpg": 1}
+    assert {key: len(inner) for key, inner in objects(found).items()} == {"a.jpg": 2}
     place = "train-annotations-bbox.csv, line"
     assert annotation_reasons(found) == {
         f"{place} 3": "class '/m/9' is not one of the class names",
         f"{place} 4": "box ['0', '0', '1.5', '1']; expected shares of the picture's sides, at most "
         "1",
         f"{place} 5": "box ['0', '0', 'x', '1']; expected four numbers",
-        f"{place} 6": "IsGroupOf is '2'; expected 1, 0 or -1",
+        f"{place} 6, attributes": "IsGroupOf is '2'; expected 1, 0 or -1. It is left out",
         f"{place} 7": "has 2 columns; the header has 7",
         f"{place} 8": "its picture was rejected",
         f"{place} 9": "its picture was rejected",

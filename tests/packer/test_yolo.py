@@ -550,8 +550,9 @@ def test_nine_numbers_are_undecidable(tmp_path):
     found = read(raw, task="obb")
     corners = found.fields[2]
     assert (corners.name, corners.kind, corners.shape) == ("corners", "keypoints", (None, 4, 2))
-    assert [r.path for r in found.annotation_rejects] == ["1.txt, line 1"]
-    made = objects(found)["1.png"][0]
+    upright, made = objects(found)["1.png"]
+    assert (found.annotation_rejects, upright.keypoints) == ([], b"")
+    assert "1 of 2 objects is turned" in notes(found)
     assert np.frombuffer(made.keypoints, "<f4").tolist() == pytest.approx(
         [0.1, 0.2, 0.3, 0.1, 0.4, 0.6, 0.2, 0.7]
     )

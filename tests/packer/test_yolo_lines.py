@@ -49,7 +49,7 @@ def test_a_whole_number_is_a_class_however_it_is_spelled(token):
     assert [o.label for o in read(f"{token} 0.5 0.5 0.1 0.1").objects] == [1]
 
 
-@pytest.mark.parametrize("token", ["0.5", "-1", "ant", "nan", "1e-1", "0x1", "1_0", "é"])
+@pytest.mark.parametrize("token", ["0.5", "-1", "fly", "nan", "1e-1", "0x1", "1_0", "é"])
 def test_a_class_that_is_no_whole_number_is_rejected(token):
     """The reason names what stands there."""
     assert "is not a whole number" in reason(f"{token} 0.5 0.5 0.1 0.1")
@@ -172,7 +172,8 @@ def test_obb_takes_four_corners_and_nothing_else():
     made = read("1 .125 .25 .375 .125 .5 .625 .25 .75", rules).objects[0]
     assert points(made.keypoints, "<f4") == [0.125, 0.25, 0.375, 0.125, 0.5, 0.625, 0.25, 0.75]
     assert (made.box, made.polygons) == (None, ())
-    assert "expected 9 for task 'obb'" in reason("0 0.5 0.5 0.1 0.1", rules)
+    assert "expected 9 for task 'obb'" in reason("0 .1 .2 .3 .1 .4 .6", rules)
+    assert read("0 0.5 0.5 0.5 0.5", rules).objects[0].box == (0.25, 0.25, 0.75, 0.75)
     assert "x of point 4 is 7.0" in reason("0 .1 .2 .3 .1 .4 .6 7 .7", rules)
 
 
@@ -181,8 +182,6 @@ def test_pose_has_a_box_and_the_points_that_it_says():
     made = read("0 0.5 0.5 0.5 0.5 .25 .5 2 0 0 0", POSE).objects[0]
     assert made.box == (0.25, 0.25, 0.75, 0.75)
     assert points(made.keypoints, "<f4") == [0.25, 0.5, 2, 0, 0, 0]
-    assert "y of point 2 is 3.0" in reason("0 .5 .5 .5 .5 .25 .5 2 0 3 0", POSE)
-    assert "visibility" in reason("0 .5 .5 .5 .5 .25 .5 nan 0 0 0", POSE)
     assert "5 values; expected 11: class, box and 2 keypoints of 3" in reason("0 .5 .5 .5 .5", POSE)
     flat = replace(POSE, keypoint_shape=(2, 2))
     made = read("0 0.5 0.5 0.5 0.5 .25 .5 1 0", flat).objects[0]

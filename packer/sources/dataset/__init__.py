@@ -105,6 +105,7 @@ def scan_dataset(dataset: Any, spool: Path, options: SourceOptions) -> Scan:
         f"{len(kept) - spooled_count:,} images by their files, {spooled_count:,} as the dataset "
         "makes them)",
         *targets.notes,
+        *targets.turned_notes(),
     ]
     if len(kept) > spooled_count and getattr(whole, "transform", None) is not None:
         notes.append("images are taken from their files: the dataset's transform is not applied")

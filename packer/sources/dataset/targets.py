@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import numbers
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from packer.errors import SourceError
 from packer.sources.annotations import (
     BOX_FIELDS,
     Annotations,
-    RawObject,
+    keypoint_field,
     object_fields,
     pack_annotations,
-    pack_points,
+)
+from packer.sources.dataset.objects import (
+    READ_KEYS,
+    Objects,
+    box_objects,
+    coco_objects,
+    has_value,
+    has_voc_degrees,
+    voc_name,
+    voc_objects,
+    voc_things,
 )
 from packer.sources.items import RawFile, Reject
 from packer.sources.source import SourceOptions
+from packer.wording import count_text
 from readers.store.schema import Field
 
 
@@ -59,25 +72,43 @@ class Targets:
             )
         self._labels: dict[Any, int] = {}
         self.classes = self._named(dataset, targets, options)
-        self._has_outlines = self._kind == "coco" and any(
-            thing.get("segmentation") and isinstance(thing.get("segmentation"), list)
-            for target in targets
-            for thing in target
-            if isinstance(thing, dict)
-        )
+        self._point_count = self._count_points(targets)
+        self._has_degrees = self._kind == "voc" and has_voc_degrees(targets)
+        self._turned_count = 0
         if self._kind in ("number", "name"):
             self.fields = (Field(name="label", kind="label", dtype="int64", names=self.classes),)
         elif self._kind == "mask":
             self.fields = (Field(name="mask", kind="mask", dtype="uint8", shape=(None, None)),)
-        elif self._kind == "coco":
-            names = (*BOX_FIELDS, "area", "iscrowd")
-            self.fields = object_fields(
-                self.classes, (*names, "masks") if self._has_outlines else names
-            )
+        elif self._kind in ("coco", "boxes", "voc"):
+            self.fields = self._object_fields(targets)
+
+    def _object_fields(self, targets: Sequence[Any]) -> tuple[Field, ...]:
+        """Fields of objects: what those of any target have."""
+        names = list(BOX_FIELDS)
+        if self._kind == "coco":
+            things = [thing for target in targets for thing in target]
+            names += ["area", "iscrowd"]
+            names += ["masks"] if any(has_value(thing, "segmentation") for thing in things) else []
         elif self._kind == "boxes":
-            self.fields = object_fields(self.classes)
-        elif self._kind == "voc":
-            self.fields = object_fields(self.classes, (*BOX_FIELDS, "difficult", "truncated"))
+            names += [key for key in ("area", "iscrowd", "masks") if any(key in t for t in targets)]
+            self.notes += _unread_notes(targets)
+        else:
+            things = [thing for target in targets for thing in voc_things(target)]
+            names += ["difficult", "truncated"]
+            names += ["masks"] if any(has_value(thing, "polygon") for thing in things) else []
+        points = keypoint_field(self._point_count) if self._point_count else None
+        return object_fields(self.classes, tuple(names), keypoints=points)
+
+    def _count_points(self, targets: Sequence[Any]) -> int:
+        """How many keypoints an object has, by the first that has any; 0 where none has."""
+        if self._kind == "coco":
+            things = (thing for target in targets for thing in target)
+            first = next((thing for thing in things if has_value(thing, "keypoints")), None)
+            return 0 if first is None else len(first["keypoints"]) // 3
+        if self._kind == "boxes":
+            found = (np.asarray(t["keypoints"]) for t in targets if has_value(t, "keypoints"))
+            return next((points.shape[1] for points in found if points.ndim == 3), 0)
+        return 0
 
     def _named(
         self, dataset: Any, targets: Sequence[Any], options: SourceOptions
@@ -95,7 +126,8 @@ class Targets:
             found = tuple(names) if names else tuple(sorted({str(target) for target in targets}))
         elif self._kind == "voc":
             found = tuple(
-                options.classes or sorted({_voc_name(x) for t in targets for x in _voc(t)})
+                options.classes
+                or sorted({name for t in targets for x in voc_things(t) if (name := voc_name(x))})
             )
         elif self._kind in ("number", "boxes"):
             if names:
@@ -128,70 +160,46 @@ class Targets:
             return {"label": self._label(target)}, b"", {}
         if self._kind == "mask":
             return {}, b"", {"mask": target}
-        makers = {"coco": self._coco_objects, "boxes": _box_objects, "voc": self._voc_objects}
         objects = []
-        for number, thing in enumerate(makers[self._kind](target)):
-            place = f"target {number}"
-            if isinstance(thing, str):
-                where = f"{self._place}[{index}]: {place}"
-                self.rejects.append(Reject(key=b"%d" % index, path=where, reason=thing))
+        place = f"{self._place}[{index}]"
+        key = b"%d" % index
+        for number, made in enumerate(self._objects(target)):
+            if isinstance(made, str):
+                where = f"{place}: target {number}"
+                self.rejects.append(Reject(key=key, path=where, reason=made))
                 continue
-            label = self._labels.get(thing.pop("category"))
+            where = f"{place}: {made.object.place}"
+            label = self._labels.get(made.category)
             if label is None:
-                where = f"{self._place}[{index}]: {place}"
                 reason = f"its class is not one of {len(self.classes)} known ones"
-                self.rejects.append(Reject(key=b"%d" % index, path=where, reason=reason))
+                self.rejects.append(Reject(key=key, path=where, reason=reason))
                 continue
-            objects.append(RawObject(place=place, label=label, **thing))
+            for part, reason in made.lost_parts:
+                reject = Reject(key=key, path=f"{where}, {part}", reason=reason, part=part)
+                self.rejects.append(reject)
+            self._turned_count += made.is_turned
+            objects.append(msgspec.structs.replace(made.object, label=label))
         return {}, pack_annotations(Annotations(objects=tuple(objects))), {}
+
+    def turned_notes(self) -> list[str]:
+        """What became of turned boxes, once all samples were asked for."""
+        if not self._turned_count:
+            return []
+        boxes = count_text(self._turned_count, "turned box")
+        return [f"{boxes} packed as the upright boxes around them"]
+
+    def _objects(self, target: Any) -> Objects:
+        if self._kind == "coco":
+            return coco_objects(target, self._point_count)
+        if self._kind == "boxes":
+            return box_objects(target, self._point_count)
+        return voc_objects(target, has_degrees=self._has_degrees)
 
     def _label(self, target: Any) -> int:
         value: Any = target if self._kind == "name" else int(target)
         if value not in self._labels:
             raise TargetError(f"class {value!r} is not one of the {len(self.classes)} classes")
         return self._labels[value]
-
-    def _coco_objects(self, target: Any) -> list[Any]:
-        found: list[Any] = []
-        for thing in target:
-            try:
-                x, y, w, h = map(float, thing["bbox"])
-                category = thing["category_id"]
-            except (KeyError, TypeError, ValueError) as error:
-                found.append(f"no annotation as COCO has it: {type(error).__name__} {error}")
-                continue
-            entry = {
-                "category": category,
-                "box": (x, y, x + w, y + h),
-                "iscrowd": bool(thing.get("iscrowd", 0)),
-                "area": float(thing["area"]) if "area" in thing else None,
-            }
-            outline = thing.get("segmentation")
-            if self._has_outlines and isinstance(outline, list):
-                parts = [np.asarray(part, np.float64).reshape(-1, 2) for part in outline]
-                entry["polygons"] = tuple(pack_points(part) for part in parts)
-            found.append(entry)
-        return found
-
-    def _voc_objects(self, target: Any) -> list[Any]:
-        found: list[Any] = []
-        for thing in _voc(target):
-            try:
-                box = thing["bndbox"]
-                # Pascal VOC counts from 1, and includes the last pixel.
-                sides = [float(box[side]) for side in ("xmin", "ymin", "xmax", "ymax")]
-            except (KeyError, TypeError, ValueError) as error:
-                found.append(f"no object as VOC has it: {type(error).__name__} {error}")
-                continue
-            found.append(
-                {
-                    "category": _voc_name(thing),
-                    "box": (sides[0] - 1, sides[1] - 1, sides[2], sides[3]),
-                    "difficult": str(thing.get("difficult", "0")) == "1",
-                    "truncated": str(thing.get("truncated", "0")) == "1",
-                }
-            )
-        return found
 
 
 def _kind_of(target: Any) -> str:
@@ -213,26 +221,13 @@ def _kind_of(target: Any) -> str:
     return "mask" if isinstance(target, RawFile) else "unknown"
 
 
-def _box_objects(target: Any) -> list[Any]:
-    """Of torchvision's detection targets: boxes are x0 y0 x1 y1."""
-    boxes = np.asarray(target["boxes"], np.float64).reshape(-1, 4)
-    labels = np.asarray(target["labels"]).reshape(-1)
-    if len(boxes) != len(labels):
-        return [f"{len(boxes)} boxes and {len(labels)} labels; expected as many of each"]
-    return [
-        {"category": int(label), "box": tuple(map(float, box))}
-        for box, label in zip(boxes, labels, strict=True)
-    ]
-
-
-def _voc(target: Any) -> list[Any]:
-    """Objects of a VOCDetection target; a single one is no list."""
-    found = target["annotation"].get("object", [])
-    return found if isinstance(found, list) else [found]
-
-
-def _voc_name(thing: Any) -> str:
-    return str(thing.get("name", ""))
+def _unread_notes(targets: Sequence[Any]) -> list[str]:
+    """Keys of targets that are not read, and how many targets have each."""
+    counts = Counter(str(key) for target in targets for key in target if key not in READ_KEYS)
+    if not counts:
+        return []
+    shown = ", ".join(f"{key!r} (of {count_text(n, 'target')})" for key, n in counts.items())
+    return [f"keys of targets not read: {shown}"]
 
 
 def _top(target: Any) -> int:

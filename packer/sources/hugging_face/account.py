@@ -9,6 +9,7 @@ from packer.sources.hugging_face.columns import Columns
 from packer.sources.hugging_face.labels import Labels
 from packer.sources.items import Reject
 from packer.sources.source import SourceOptions
+from packer.sources.turned_boxes import angle_note
 from packer.wording import count_text, names_text
 
 
@@ -25,6 +26,8 @@ class Account:
         empty_texts: How many rows have no text, by column.
         box_count: How many boxes were taken.
         corner_like_count: How many of them read as two corners as well.
+        angle_column: Name of a column of angles of boxes, which is not read.
+        angle_count: How many boxes have one there.
     """
 
     found: ContainerFiles
@@ -35,6 +38,8 @@ class Account:
     empty_texts: dict[str, int] = field(default_factory=dict)
     box_count: int = 0
     corner_like_count: int = 0
+    angle_column: str = ""
+    angle_count: int = 0
 
 
 def account_notes(account: Account, labels: list[Labels]) -> list[str]:
@@ -62,7 +67,7 @@ def account_notes(account: Account, labels: list[Labels]) -> list[str]:
                 f"; but in all {account.box_count} of them the third and fourth number are larger "
                 "than the first and second, as in x0, y0, x1, y1. Look at some with packer view"
             )
-        notes.append(note)
+        notes += [note, *angle_note(account.angle_column, account.angle_count)]
     for each in labels:
         notes += each.notes
     return notes

@@ -11,6 +11,7 @@ from packer.sources.hugging_face.columns import ObjectColumns
 from packer.sources.hugging_face.labels import Labels
 from packer.sources.hugging_face.rows import Row
 from packer.sources.items import Reject
+from packer.sources.turned_boxes import ANGLE_NAMES, turn_degrees
 from packer.wording import count_text
 
 BOX_FORMAT = "xywh"
@@ -30,13 +31,24 @@ def row_annotations(
     if value is None:
         return b"", f"{names.column} is null; expected a list of objects, empty if there are none"
     boxes, labels = listed(value, names.boxes), listed(value, names.category)
-    areas = listed(value, names.area) if names.area else [None] * len(boxes)
-    crowds = listed(value, names.iscrowd) if names.iscrowd else [None] * len(boxes)
-    if not len(boxes) == len(labels) == len(areas) == len(crowds):
+    if len(boxes) != len(labels):
         return b"", (
             f"{names.column} has {count_text(len(boxes), 'box')} and {len(labels)} categories; "
             "expected as many of each"
         )
+    angle = next((name for name in names.unread if name.lower() in ANGLE_NAMES), None)
+    if angle is not None:
+        account.angle_column = f"{names.column}.{angle}"
+        account.angle_count += sum(bool(turn_degrees(a)) for a in listed(value, angle))
+    parts = {}
+    for part in filter(None, (names.area, names.iscrowd)):
+        parts[part] = listed(value, part)
+        if len(parts[part]) != len(boxes):
+            found = f"{len(parts[part])} of {part} and {count_text(len(boxes), 'box')}"
+            _lose(account, key, place, part, f"{found}; expected as many of each. It is left out")
+            parts[part] = [None] * len(boxes)
+    none = [None] * len(boxes)
+    areas, crowds = parts.get(names.area or "", none), parts.get(names.iscrowd or "", none)
     objects = []
     for number, (box, raw_label) in enumerate(zip(boxes, labels, strict=True)):
         label, problem = categories.label(raw_label)
@@ -50,14 +62,22 @@ def row_annotations(
         x, y, width, height = numbers
         account.box_count += 1
         account.corner_like_count += width > x and height > y
-        area = areas[number]
+        area, crowd = areas[number], crowds[number]
+        if area is not None and not (isinstance(area, (int, float)) and 0 <= area < math.inf):
+            reason = f"area {area!r:.40} is no number from 0. It is computed"
+            _lose(account, key, f"{place}, object {number}", "area", reason)
+            area = None
+        if not isinstance(crowd, (bool, int, type(None))):
+            reason = f"{names.iscrowd} {crowd!r:.40}; expected 0 or 1. It is taken for 0"
+            _lose(account, key, f"{place}, object {number}", "iscrowd", reason)
+            crowd = None
         objects.append(
             RawObject(
                 place=f"object {number}",
                 label=label,
                 box=(x, y, x + width, y + height),
-                area=float(area) if isinstance(area, (int, float)) else None,
-                iscrowd=bool(crowds[number]),
+                area=float(area) if area is not None else None,
+                iscrowd=bool(crowd),
             )
         )
     size = (row.values["width"], row.values["height"]) if account.columns.has_size else (0, 0)
@@ -65,6 +85,12 @@ def row_annotations(
     return pack_annotations(
         Annotations(objects=tuple(objects), size=size if is_known else None)
     ), ""
+
+
+def _lose(account: Account, key: bytes, place: str, part: str, reason: str) -> None:
+    """Take note of a part of an object that is left out of it."""
+    reject = Reject(key=key, path=f"{place}, {part}", reason=reason, part=part)
+    account.annotation_rejects.append(reject)
 
 
 def listed(value: Any, key: str) -> list[Any]:

@@ -289,11 +289,16 @@ def _read_boxes(
         elif isinstance(numbers, str):
             reason = numbers
         else:
-            values = _flags(row, flags)
-            if isinstance(values, str):
-                reason = values
-            else:
-                extra = found.extras.setdefault(values, len(found.extras))
+            values, problem = _flags(row, flags)
+            extra = found.extras.setdefault(values, len(found.extras))
+            if problem:
+                lost = Reject(
+                    key=found.taken[last_image].path,
+                    path=f"{place}, attributes",
+                    reason=f"{problem}. It is left out",
+                    part="attributes",
+                )
+                found.annotation_rejects.append(lost)
         if reason:
             key = found.taken[last_image].path if last_image >= 0 else b""
             found.annotation_rejects.append(Reject(key=key, path=place, reason=reason))
@@ -325,15 +330,19 @@ def _rows(raw: Path, path: bytes) -> Iterator[tuple[int, list[str]]]:
     return rows
 
 
-def _flags(row: list[str], flags: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...] | str:
-    """Flags of a box, or why they cannot be read."""
+def _flags(
+    row: list[str], flags: Sequence[tuple[str, int]]
+) -> tuple[tuple[tuple[str, int], ...], str]:
+    """Flags of a box, and why the others cannot be read."""
     values: list[tuple[str, int]] = []
+    problems = []
     for column, position in flags:
         text = row[position].strip()
-        if text not in ("-1", "0", "1"):
-            return f"{column} is {text!r}; expected 1, 0 or -1"
-        values.append((column, int(text)))
-    return tuple(values)
+        if text in ("-1", "0", "1"):
+            values.append((column, int(text)))
+        else:
+            problems.append(f"{column} is {text!r}; expected 1, 0 or -1")
+    return tuple(values), "; ".join(problems)
 
 
 def _image(written: str, split: str, place: str, found: _Found, *, is_needed: bool) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -19,6 +19,7 @@ from packer.sources.lists.objects import (
     row_boxes,
     row_size,
 )
+from packer.sources.turned_boxes import ANGLE_NAMES, turn_degrees
 from packer.sources.lists.pictures import Listed, ListedFiles
 
 Content = Literal["objects", "labels", "label", "flags", "pictures"]
@@ -59,6 +60,8 @@ class ListsRead:
         objects: Boxes, by position of their image.
         rejects: Pictures that are not packed.
         annotation_rejects: Boxes and labels that are not packed.
+        angle_column: Name of a column of angles of boxes, which is not read.
+        angle_count: How many boxes have one there.
         one_positive: Whether every row of columns of classes so far says yes in just one.
     """
 
@@ -71,6 +74,8 @@ class ListsRead:
     rejects: list[Reject] = field(default_factory=list)
     annotation_rejects: list[Reject] = field(default_factory=list)
     one_positive: bool = True
+    angle_column: str = ""
+    angle_count: int = 0
 
     def refuse(self, key: bytes, place: str, reason: str) -> None:
         """A picture that is not packed."""
@@ -108,6 +113,9 @@ def row_reader(
     path_column, box = columns.path, columns.box
     labels_at = label_position(columns) if box is not None else None
     rows_are_boxes = box is not None and len(box.positions) == 4
+    angle = _angle_position(columns.names) if box is not None else None
+    if angle is not None:
+        state.angle_column = columns.names[angle]
     place_start = f"{entry.shown}, {entry.table.unit}"
     read_labels = _label_reader(state, entry, flags)
     # Where a row says anything else, a second one of the same picture would have it lost.
@@ -159,6 +167,9 @@ def row_reader(
             # One for all of them. Where this is the picture's first row, it was refused as well.
             state.refuse_annotation(key, place, boxes)
         elif boxes:
+            if angle is not None:
+                angles = row[angle] if isinstance(row[angle], list) else [row[angle]]
+                state.angle_count += sum(bool(turn_degrees(value)) for value in angles)
             problem = _row_problem(state, image_number, row, entry)
             for found in boxes:
                 at = f"{place}, box {found.number}" if found.number else place
@@ -169,6 +180,12 @@ def row_reader(
                     state.refuse_annotation(key, at, label)
 
     return read_row
+
+
+def _angle_position(names: Sequence[str]) -> int | None:
+    """Which column says by how much boxes are turned, or None."""
+    bare = [name.rpartition(".")[2].strip().lower() for name in names]
+    return next((n for n, name in enumerate(bare) if name in ANGLE_NAMES), None)
 
 
 def _label_reader(

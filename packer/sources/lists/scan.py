@@ -35,6 +35,7 @@ from packer.sources.lists.rows import Content, ListsRead, row_reader, written_pa
 from packer.sources.lists.splits import splits_of, take_splits_of_folders
 from packer.sources.source import SourceOptions
 from packer.sources.splits import split_field
+from packer.sources.turned_boxes import angle_note
 from packer.sources.walk import PICTURE_TYPES, Picture, Tree, readable_path, walk
 from packer.wording import count_text
 from readers.store.schema import Field
@@ -142,7 +143,7 @@ def _scan_of(
     choices: dict[str, str] = {}
     if content == "objects":
         boxes, box_notes, choices = _decided_boxes(lists, state)
-        notes += box_notes
+        notes += [*box_notes, *angle_note(state.angle_column, state.angle_count)]
         packed = state.objects.pack(
             [image.size for image in images],
             boxes,

@@ -36,16 +36,26 @@ from packer.sources.pairing import several_reason, split_path
 from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions, Task
 from packer.sources.splits import split_field
+from packer.sources.turned_boxes import corners_field, turned_notes
 from packer.sources.walk import NOT_A_PICTURE, Picture, readable_path
 from packer.sources.yolo.forms import find_layout
 from packer.sources.yolo.layout import NOT_AMONG_PICTURES, NOT_NAMED, Layout
-from packer.sources.yolo.lines import UNNAMED_CLASSES_MAX, LabelFile, LineRules, read_label_file
+from packer.sources.yolo.lines import (
+    SHARE_MAX,
+    UNNAMED_CLASSES_MAX,
+    LabelFile,
+    LineRules,
+    read_label_file,
+)
 from packer.wording import count_text, names_text
 from readers.store.schema import Field
 
 name = "yolo"
 
 WITHOUT_PICTURE = "label file without a picture"
+
+CORNER_SHARE = 0.2
+"""A share of boxes that stick out which no tool writes, unless its numbers are corners."""
 
 _EMPTY = pack_annotations(Annotations(is_relative=True))
 _LABEL_LINE = re.compile(rb"\s*(\d+(\.0*)?(\s+[-+.\deE]+){4,}\s*)?", re.ASCII)
@@ -169,6 +179,9 @@ class _Found:
         self.empty: list[Picture] = []
         self.object_count = 0
         self.outline_count = 0
+        self.box_count = 0
+        self.outside_count = 0
+        self.corner_like_count = 0
         self.label_max = -1
         self.widths: dict[int, str] = {}
 
@@ -229,6 +242,10 @@ def _read_one(
         found.annotation_rejects.append(
             Reject(key=picture.path, path=f"{place}, line {line}", reason=reason)
         )
+    for line, part, reason in read.lost_parts:
+        where = f"{place}, line {line}, {part}"
+        reject = Reject(key=picture.path, path=where, reason=reason, part=part)
+        found.annotation_rejects.append(reject)
     return pack_annotations(Annotations(objects=tuple(read.objects), is_relative=True))
 
 
@@ -236,6 +253,12 @@ def _count(read: LabelFile, place: str, found: _Found) -> None:
     for made in read.objects:
         found.label_max = max(found.label_max, made.label)
         found.outline_count += bool(made.polygons)
+        if made.box is not None:
+            x0, y0, x1, y1 = made.box
+            found.box_count += 1
+            found.outside_count += x0 < -0.01 or y0 < -0.01 or x1 > SHARE_MAX or y1 > SHARE_MAX
+            # As corners: the third number is over the first, the fourth over the second.
+            found.corner_like_count += x1 - x0 > (x0 + x1) / 2 and y1 - y0 > (y0 + y1) / 2
     found.object_count += len(read.objects)
     for width, (line, text) in read.widths.items():
         found.widths.setdefault(width, f"{place}, line {line}: {text!r}")
@@ -299,8 +322,7 @@ def _fields(
     layout: Layout, found: _Found, rules: LineRules, classes: tuple[str, ...]
 ) -> tuple[Field, ...]:
     if rules.task == "obb":
-        corners = keypoint_field(4, name="corners", has_visibility=False)
-        return object_fields(classes, keypoints=corners)
+        return object_fields(classes, keypoints=corners_field())
     if rules.task == "pose":
         data = layout.data_yaml
         assert data is not None
@@ -337,6 +359,16 @@ def _found_notes(layout: Layout, found: _Found, rules: LineRules) -> list[str]:
         notes.append(
             f"empty label file: {count_text(len(found.empty), 'picture')}, taken as background: "
             f"{shown}"
+        )
+    if rules.task == "obb" and found.box_count:
+        turned_count = found.object_count - found.box_count
+        notes += turned_notes("obb", turned_count, found.object_count)
+    is_odd = found.outside_count >= CORNER_SHARE * found.box_count
+    if found.box_count > 1 and found.corner_like_count == found.box_count and is_odd:
+        notes.append(
+            f"{found.outside_count:,} of {count_text(found.box_count, 'box')} stick out of their "
+            "pictures, and the numbers of all would fit as x0, y0, x1, y1: check that they are x "
+            "centre, y centre, width, height"
         )
     if rules.task is None and found.outline_count:
         box_count = found.object_count - found.outline_count

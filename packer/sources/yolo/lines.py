@@ -9,12 +9,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import NamedTuple
 
 from packer.sources.annotations import RawObject, pack_points
 from packer.sources.source import Task
+from packer.sources.text_values import is_number, number_problem, separator_problem
 
 SHARE_MAX = 1.01
 """What is over 1 by no more than this is rounding; more is pixels, or a wrong box."""
@@ -50,11 +53,13 @@ class LabelFile(NamedTuple):
     Attributes:
         objects: In the order of the lines.
         rejects: (line, reason) of each line that is no annotation.
+        lost_parts: (line, part, reason) of each part of an annotation that is left out of it.
         widths: First line of each number of values, as (line number, text), of good lines.
     """
 
     objects: list[RawObject]
     rejects: list[tuple[int, str]]
+    lost_parts: list[tuple[int, str, str]]
     widths: dict[int, tuple[int, str]]
 
 
@@ -66,18 +71,20 @@ def read_label_file(data: bytes, place: str, rules: LineRules) -> LabelFile:
         place: What it is called in reports.
         rules: How its lines are read.
     """
-    found = LabelFile([], [], {})
+    found = LabelFile([], [], [], {})
     if data.startswith(b"\xef\xbb\xbf"):
         data = data[3:]
     for number, line in enumerate(data.splitlines(), 1):
         tokens = line.split()
         if not tokens:
             continue
-        made = _object(tokens, f"{place}, line {number}", rules)
+        lost: list[str] = []
+        made = _object(tokens, f"{place}, line {number}", rules, lost)
         if isinstance(made, str):
             found.rejects.append((number, made))
             continue
         found.objects.append(made)
+        found.lost_parts.extend((number, "keypoints", reason) for reason in lost)
         if len(tokens) not in found.widths:
             found.widths[len(tokens)] = (number, shown_line(line))
     return found
@@ -89,26 +96,33 @@ def shown_line(line: bytes) -> str:
     return text if len(text) <= _LINE_SHOWN_MAX else text[: _LINE_SHOWN_MAX - 3] + "..."
 
 
-def _object(tokens: list[bytes], place: str, rules: LineRules) -> RawObject | str:
-    """The object of a line, or the reason why it is none."""
+def _object(tokens: list[bytes], place: str, rules: LineRules, lost: list[str]) -> RawObject | str:
+    """The object of a line, or the reason why it is none; `lost` takes why keypoints are not."""
     label = rules.labels.get(tokens[0])
     if label is None:
         found = _unusual_label(tokens[0], rules)
         if isinstance(found, str):
-            return found
+            return _form_problem(tokens, rules) or found
         label = found
+    count = len(tokens)
+    shape = rules.keypoint_shape
+    is_posed = rules.task == "pose" or (rules.task == "detect" and shape and count > 5)
     try:
         values = list(map(float, tokens[1:]))
     except ValueError:
-        return _unreadable_reason(tokens)
-    count = len(tokens)
-    shape = rules.keypoint_shape
-    if rules.task == "pose" or (rules.task == "detect" and shape and count > 5):
+        problem = _form_problem(tokens, rules) or _unreadable_reason(tokens)
+        if not is_posed or any(not is_number(token) for token in tokens[1:5]):
+            return problem
+        values = [float(token) if is_number(token) else math.nan for token in tokens[1:]]
+    if is_posed:
         assert shape is not None
-        return _posed(values, label, place, shape, with_points=rules.task == "pose")
-    if rules.task == "obb":
+        return _posed(values, label, place, shape, lost, with_points=rules.task == "pose")
+    if rules.task == "obb" and count != 5:  # An upright box is turned by 0.
         if count != 9:
-            return f"{_count_text(tokens)}; expected 9 for task 'obb': class and four corners"
+            return (
+                f"{_count_text(tokens)}; expected 9 for task 'obb': class and four corners; or 5 "
+                "of a box that is not turned"
+            )
         problem = _points_problem(values)
         corners = pack_points(values, "<f4")
         return problem or RawObject(place=place, label=label, keypoints=corners)
@@ -132,9 +146,15 @@ def _object(tokens: list[bytes], place: str, rules: LineRules) -> RawObject | st
 
 
 def _posed(
-    values: list[float], label: int, place: str, shape: tuple[int, int], *, with_points: bool
+    values: list[float],
+    label: int,
+    place: str,
+    shape: tuple[int, int],
+    lost: list[str],
+    *,
+    with_points: bool,
 ) -> RawObject | str:
-    """A box with its keypoints."""
+    """A box with its keypoints; where they cannot be used, without them, and `lost` has why."""
     point_count, size = shape
     if len(values) != 4 + point_count * size:
         return (
@@ -143,12 +163,15 @@ def _posed(
         )
     points = values[4:]
     sides = [value for at, value in enumerate(points) if at % size < 2]
-    problem = _box_problem(values[:4]) or _points_problem(sides)
+    problem = _box_problem(values[:4])
     if problem:
         return problem
-    if size == 3 and not all(-1e6 < value < 1e6 for value in points[2::3]):
-        return "the visibility of a keypoint is no number; expected 0, 1 or 2"
-    packed = pack_points(points, "<f4") if with_points else b""
+    problem = _points_problem(sides)
+    if not problem and size == 3 and not all(-1e6 < value < 1e6 for value in points[2::3]):
+        problem = "the visibility of a keypoint is no number; expected 0, 1 or 2"
+    if problem and with_points:
+        lost.append(f"{problem}. The object is stored without its keypoints")
+    packed = pack_points(points, "<f4") if with_points and not problem else b""
     return RawObject(place=place, label=label, box=_box(values), keypoints=packed)
 
 
@@ -192,6 +215,42 @@ def _share_reason(what: str, value: float) -> str:
     return reason
 
 
+def _form_problem(tokens: list[bytes], rules: LineRules) -> str:
+    """What is wrong with the form of a whole line, where that is known, or nothing."""
+    problem = separator_problem(tokens, lambda count: count >= 5)
+    if problem:
+        return problem
+    if len(tokens) in (9, 10) and all(map(is_number, tokens[:8])) and not is_number(tokens[8]):
+        return (
+            "four corners and a class by name, which is DOTA's form; expected the number of a "
+            "class and shares of the picture's sides. Give --format dota"
+        )
+    words = list(takewhile(lambda token: not is_number(token), tokens))
+    class_name = b" ".join(words).decode("utf-8", "backslashreplace").strip("'\"")
+    if words and rules.class_names is not None and class_name in rules.class_names:
+        number = rules.class_names.index(class_name)
+        return f"a class by name; expected its number ({class_name} is {number})"
+    if words and words[0].isalpha():
+        shown = shown_line(b" ".join(words))
+        return f"class {shown!r} is not a whole number from 0; {_numbers_text(rules)}"
+    if len(tokens) == 5 and re.fullmatch(rb"\d{1,4}", tokens[4]) and not tokens[0].isdigit():
+        shown = shown_line(tokens[0])
+        return (
+            f"class {shown!r} is not a whole number from 0; the class seems to be the last value, "
+            "and is expected to be the first"
+        )
+    return ""
+
+
+def _numbers_text(rules: LineRules) -> str:
+    """What the numbers of classes are."""
+    if not rules.class_names:
+        return "expected the number of a class, and no list names the classes"
+    first = ", ".join(f"{name} is {n}" for n, name in enumerate(rules.class_names[:3]))
+    more = ", ..." if len(rules.class_names) > 3 else ""
+    return f"expected the number of a class ({first}{more})"
+
+
 def _unusual_label(token: bytes, rules: LineRules) -> int | str:
     """Label of a class that is not spelled as usual, or why it has none."""
     shown = shown_line(token)
@@ -221,10 +280,8 @@ def _known_text(count: int, rules: LineRules) -> str:
 
 def _unreadable_reason(tokens: list[bytes]) -> str:
     for at, token in enumerate(tokens[1:], 2):
-        try:
-            float(token)
-        except ValueError:
-            return f"value {at} is {shown_line(token)!r}; expected a number"
+        if not is_number(token):
+            return number_problem(token, at)
     raise AssertionError(tokens)
 
 
@@ -235,12 +292,17 @@ def _count_text(tokens: list[bytes]) -> str:
 
 def _count_reason(tokens: list[bytes]) -> str:
     """Why a line of this many values is none of those that are known."""
+    problem = separator_problem(tokens, lambda count: count >= 5)
+    if problem:
+        return problem
     if len(tokens) == 6:
         return (
             f"{_count_text(tokens)}; a box and a confidence is a prediction, not an annotation; "
             "expected 5. Remove the last column if it is to be taken"
         )
     reason = f"{_count_text(tokens)}; expected 5 for a box, or 7, 9, 11, ... for an outline"
+    if len(tokens) < 5:
+        reason += f". {5 - len(tokens)} of class, x centre, y centre, width and height missing"
     if len(tokens) > 6:
         reason += ". If these are keypoints, say how many in data.yaml, as kpt_shape"
     return reason
