@@ -19,8 +19,8 @@ from packer.sources.lists.objects import (
     row_boxes,
     row_size,
 )
-from packer.sources.turned_boxes import ANGLE_NAMES, turn_degrees
 from packer.sources.lists.pictures import Listed, ListedFiles
+from packer.sources.turned_boxes import ANGLE_NAMES, turn_degrees
 
 Content = Literal["objects", "labels", "label", "flags", "pictures"]
 
