@@ -114,9 +114,10 @@ def add_attribute(attributes: dict[str, Any], name: str, value: Any) -> None:
     """Add an attribute; where the name is taken by another value, both are kept, in a list."""
     if name not in attributes:
         attributes[name] = value
-    elif attributes[name] != value:
-        known = attributes[name]
-        attributes[name] = [*(known if isinstance(known, list) else [known]), value]
+        return
+    known = attributes[name] if isinstance(attributes[name], list) else [attributes[name]]
+    if value not in known:
+        attributes[name] = [*known, value]
 
 
 BOX_FIELDS = ("boxes", "labels")

@@ -11,6 +11,7 @@ import pytest
 
 from packer.errors import SourceError
 from packer.sources.annotations import RawObject, unpack_annotations
+from packer.sources.detection.detect import detect
 from packer.sources.items import Scan
 from packer.sources.source import SourceOptions
 from packer.sources.yolo import scan
@@ -616,3 +617,21 @@ def test_what_is_no_data_set(tmp_path):
     with pytest.raises(SourceError, match=r"no data.yaml or obj.data"):
         read(raw, root=tmp_path)
     assert read(write(tmp_path / "none", {"a.json": "{}"})).items == []
+
+
+def test_corners_instead_of_centres_are_suspected(tmp_path):
+    """Where every line could be two corners, and as centres boxes stick out of their pictures."""
+    lines = "0 0.1 0.1 0.9 0.8\n0 0.2 0.1 0.7 0.9\n0 0.4 0.4 0.5 0.6\n"
+    found = read(write(tmp_path / "a", pair("1.png", "1.txt", lines)))
+    assert "2 of 3 boxes stick out of their pictures" in notes(found)
+    found = read(write(tmp_path / "b", pair("1.png", "1.txt", "0 0.5 0.5 0.9 0.8\n" * 3)))
+    assert "stick out" not in notes(found)
+
+
+@pytest.mark.parametrize("separator", [",", ";", ", "])
+def test_labels_with_separators_are_told_as_yolo(separator, tmp_path):
+    """So that the message is about the separator, not about files of no known kind."""
+    line = separator.join(("0", "0.5", "0.5", "0.25", "0.25"))
+    raw = write(tmp_path, pair("images/1.png", "labels/1.txt", line))
+    assert detect(raw, SourceOptions()).format == "yolo"
+    assert "separated by" in read(raw).annotation_rejects[0].reason

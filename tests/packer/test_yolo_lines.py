@@ -177,6 +177,42 @@ def test_obb_takes_four_corners_and_nothing_else():
     assert "x of point 4 is 7.0" in reason("0 .1 .2 .3 .1 .4 .6 7 .7", rules)
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("0,0.5,0.5,0.2,0.2", "the numbers are separated by commas; expected blanks"),
+        ("0, 0.5, 0.5, 0.2, 0.2", "the numbers are separated by commas; expected blanks"),
+        ("0;0,5;0,5;0,2;0,2", "the numbers are separated by semicolons; expected blanks"),
+        ("0;0.5;0.5;0.2;0.2", "the numbers are separated by semicolons; expected blanks"),
+        ("0|0.5|0.5|0.2|0.2", "the numbers are separated by bars; expected blanks"),
+        ("0 0.5,0.5,0.2,0.2", "the numbers are separated by commas; expected blanks"),
+        ("ant,0.5,0.5,0.2,0.2", "the numbers are separated by commas; expected blanks"),
+        ("0 0,5 0,5 0,2 0,2", "value 2 is '0,5'; expected a number with a point, not a comma: 0.5"),
+        ("0 50% 0.5 0.2 0.2", "value 2 is '50%'; expected a number without a percent sign"),
+        ("ant 0.5 0.5 0.2 0.2", "a class by name; expected its number (ant is 0)"),
+        ("'bee' 0.5 0.5 0.2 0.2", "a class by name; expected its number (bee is 1)"),
+        ("fly 0.5 0.5 0.2 0.2", "class 'fly' is not a whole number from 0; expected the number"),
+        ("0.5 0.5 0.2 0.2 1", "the class seems to be the last value"),
+        ("9 9 19 9 19 19 9 19 ant 0", "Give --format dota"),
+        ("0 0.5 0.5 0.2", "1 of class, x centre, y centre, width and height missing"),
+    ],
+)
+def test_a_line_of_another_form_says_which_and_what_is_expected(line, words):
+    """A separator, a comma in numbers, a name for a number, an order: the cause and the remedy."""
+    assert words in reason(line)
+
+
+def test_a_class_of_several_words_is_known_by_its_name():
+    """Blanks in it make several values of it."""
+    rules = LineRules(task=None, class_names=("traffic light",), labels={b"0": 0})
+    assert "(traffic light is 0)" in reason("traffic light 0.5 0.5 0.2 0.2", rules)
+
+
+def test_tabs_are_blanks():
+    """However many."""
+    assert read("0\t0.5\t0.5 \t0.5\t0.5").objects[0].box == (0.25, 0.25, 0.75, 0.75)
+
+
 def test_pose_has_a_box_and_the_points_that_it_says():
     """A visibility is no share of anything, so that 2 is fine there and nowhere else."""
     made = read("0 0.5 0.5 0.5 0.5 .25 .5 2 0 0 0", POSE).objects[0]

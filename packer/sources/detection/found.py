@@ -64,7 +64,7 @@ UNREAD: dict[str, tuple[str, str]] = {
     "icdar": ("ICDAR text boxes", "Convert them to COCO, with the texts as attributes"),
     "labelstudio": (
         "a Label Studio export in its own form",
-        "Export the project as COCO or YOLO, with images",
+        "Export the project as COCO or YOLO, with images (turned boxes as YOLO OBB)",
     ),
     "npy": (
         "NumPy arrays",

@@ -14,6 +14,8 @@ from packer.sources.walk import readable_path
 from packer.sources.yolo.names import CLASS_FILES
 
 _YOLO_LINE = re.compile(r"\s*\d+(\.0*)?(\s+[-+.\deE]+){4,}\s*")
+_SEPARATED_LINE = re.compile(r"\s*\d+(\s*[,;]\s*([01](\.\d*)?|\.\d+)){4,}\s*")
+"""The same with commas or semicolons between shares of the sides: the source says what is wrong."""
 _GOOD_SHARE_MIN = 0.9
 
 
@@ -39,7 +41,8 @@ def are_yolo(look: Look, paths: list[bytes]) -> bool:
     lines = [
         line for path in paths[:FILES_MAX] for line in look.head(path).splitlines() if line.strip()
     ]
-    return sum(bool(_YOLO_LINE.fullmatch(line)) for line in lines) >= _GOOD_SHARE_MIN * len(lines)
+    good = (_YOLO_LINE.fullmatch(line) or _SEPARATED_LINE.fullmatch(line) for line in lines)
+    return sum(map(bool, good)) >= _GOOD_SHARE_MIN * len(lines)
 
 
 def is_yolo_class_file(name: bytes) -> bool:
