@@ -121,3 +121,63 @@ def test_a_path_that_leaves_the_raw_folder_finds_nothing(tmp_path, name):
     found = find(tmp_path / "raw", ["a.png"], [name, "a.png"])
     assert paths(found)[1] == "a.png"
     assert "not found" in paths(found)[0]
+
+
+@pytest.mark.parametrize("prefix", ["/data/set/", "https://x.org/coco/", "s3://bucket/", "D:\\d\\"])
+def test_the_ends_of_far_paths_tell_folders_apart(tmp_path, prefix):
+    """Pictures of one name in two folders are told apart by as many parts as it takes."""
+    files = ["train/1.png", "train/2.png", "val/1.png"]
+    names = [prefix + file for file in files]
+    found = find(tmp_path, files, names, "annotations")
+    assert paths(found) == files
+    assert found.note == "found by the last 2 parts of their paths in the raw folder"
+
+
+def test_a_whole_path_counts_where_nothing_less_tells_pictures_apart(tmp_path):
+    """A mounted folder's name is gone here, and its path begins with that of the split."""
+    files = ["train/1.png", "val/1.png"]
+    assert paths(find(tmp_path, files, ["/train/1.png", "/val/1.png"])) == files
+
+
+def test_near_and_far_names_of_one_file_are_both_found(tmp_path):
+    """Each kind has its own folder, and neither hides the other."""
+    names = ["a.png", "http://x.org/val2017/b.png", "c.png"]
+    found = find(tmp_path, ["images/a.png", "val2017/b.png"], names)
+    assert paths(found) == ["images/a.png", "val2017/b.png", "c.png not found in images/"]
+    assert found.found_count == 2
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("my photo.png", "my%20photo.png"),
+        ("my%20photo.png", "my photo.png"),
+        ("\u00fc.png", "%C3%BC.png"),
+        ("sub/my photo.png", "sub\\my%20photo.png"),
+        ("my sub/a.png", "my%20sub/a.png"),
+        ("sub/b/a.png", "sub\\b/a.png"),
+        ("a.png", "https://x.org/a.png?raw=1#top"),
+        ("my photo.png", "https://x.org/my%20photo.png?raw=1"),
+        ("sub/my photo.png", "/data/local-files/?d=sub/my%20photo.png"),
+        ("a.png", "file:///home/me/a.png"),
+        ("a.png", "./a.png"),
+        ("sub/a.png", ".\\sub\\a.png"),
+        ("100%.png", "100%.png"),
+        ("a?b#c.png", "a?b#c.png"),
+    ],
+)
+def test_names_are_read_as_addresses_write_them(tmp_path, file, name):
+    """Escapes and queries lead to the file, and a file that is called just so is that file."""
+    assert paths(find(tmp_path, [file], [name])) == [file]
+
+
+def test_a_missing_picture_names_the_one_that_nearly_fits(tmp_path):
+    """Another extension or another case is what most missing pictures come down to."""
+    found = find(tmp_path, ["val2017/a.png", "val2017/B.JPG", "val2017/c.png"], ["a.png", "b.jpg"])
+    expected = (
+        "b.jpg not found in val2017/, but val2017/B.JPG is there: correct file_name, or rename "
+        "the picture"
+    )
+    assert paths(found) == ["val2017/a.png", expected]
+    (reason,) = paths(find(tmp_path / "x", ["a.png"], ["a.jpg"]))
+    assert reason.endswith(", but a.png is there: correct file_name, or rename the picture")

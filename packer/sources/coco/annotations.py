@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -20,6 +21,7 @@ from packer.sources.coco.document import (
     CocoFile,
     CocoIdOf,
     CocoImageOf,
+    CocoLoose,
     CocoPoints,
     Id,
     RawId,
@@ -28,7 +30,14 @@ from packer.sources.coco.document import (
     known_id,
 )
 from packer.sources.coco.images import FileImages, Image
-from packer.sources.coco.objects import AnnotationError, make_object, pack_keypoints
+from packer.sources.coco.objects import make_object, pack_keypoints
+from packer.sources.coco.parts import (
+    ATTRIBUTES,
+    AnnotationError,
+    PartProblems,
+    part_rejects,
+    read_loose,
+)
 from packer.sources.coco.turned import turn_object
 from packer.sources.items import Reject
 from packer.sources.source import Task
@@ -117,20 +126,22 @@ def read_objects(
         for position, number, (entry, problem) in zip(
             positions, image_numbers[positions].tolist(), entries, strict=True
         ):
-            annotation_id = known_id(entry.id) if entry is not None else None
             image = images[number]
+            parts = PartProblems()
             try:
                 if entry is None:
-                    raise AnnotationError(problem)
+                    entry = _loosely(coco_file, position, problem, parts)
+                annotation_id = known_id(entry.id)
                 tally.add_id(annotation_id)
                 raw_object = _read_object(
-                    entry, annotation_id, position, image, classes, points, gathered
+                    entry, annotation_id, position, image, classes, points, gathered, parts
                 )
             except AnnotationError as error:
                 path = _full_place(coco_file, position)
                 reject = Reject(key=image.key, path=path, reason=str(error))
                 tally.problems.append((position, reject))
                 continue
+            tally.add_parts(parts, position, image, f"{coco_file.name}, {raw_object.place}")
             objects[number - first].append(pack_object(raw_object))
             if raw_object.area is None and entry.area is not None:
                 tally.odd_area_count += 1
@@ -148,8 +159,11 @@ def _read_object(
     classes: Classes,
     points: PointsByPlace,
     gathered: Gathered,
+    parts: PartProblems,
 ) -> RawObject:
     """The object of an annotation, with the points that another file has for it.
+
+    What is left out of it is added to `parts`.
 
     Raises:
         AnnotationError: It is rejected.
@@ -160,14 +174,17 @@ def _read_object(
     label, problem = classes.label_or_problem(image.coco_file.path, known_id(entry.category_id))
     if problem:
         raise AnnotationError(problem)
-    if image.size is None and isinstance(entry.segmentation, Rle):
-        image.size = (entry.segmentation.size[1], entry.segmentation.size[0])
-    if entry.keypoints and not gathered.point_count:
+    if entry.keypoints and not gathered.point_count and len(entry.keypoints) % 3 == 0:
         gathered.point_count = len(entry.keypoints) // 3
     place = _place(annotation_id, position)
-    raw_object = make_object(entry, place, label, image.size, gathered.point_count, more)
+    raw_object = make_object(entry, place, label, image.size, gathered.point_count, more, parts)
     if raw_object.attributes:
-        _check_attributes(raw_object.attributes)
+        problem = _attributes_problem(raw_object.attributes)
+        if problem:
+            parts.add(ATTRIBUTES, problem)
+            raw_object = msgspec.structs.replace(raw_object, attributes={})
+    if image.size is None and raw_object.runs and isinstance(entry.segmentation, Rle):
+        image.size = (entry.segmentation.size[1], entry.segmentation.size[0])
     gathered.labels.add(label)
     if raw_object.polygons or raw_object.runs:
         gathered.has_outlines = True
@@ -183,6 +200,20 @@ def _read_object(
     return raw_object
 
 
+def _loosely(
+    coco_file: CocoFile, position: int, problem: str, parts: PartProblems
+) -> CocoAnnotation:
+    """An annotation that does not decode as a whole, with what can be read of its parts.
+
+    Raises:
+        AnnotationError: No object can be made of it.
+    """
+    loose, _ = next(coco_file.entries([coco_file.annotations[position]], CocoLoose))
+    if loose is None:
+        raise AnnotationError(problem)
+    return read_loose(loose, parts)
+
+
 @dataclass
 class _Tally:
     """What is counted while the objects of a file are read."""
@@ -191,6 +222,13 @@ class _Tally:
     number_ids: array[int] = field(default_factory=lambda: array("q"))
     text_ids: list[str] = field(default_factory=list)
     odd_area_count: int = 0
+    form_counts: Counter[str] = field(default_factory=Counter)
+
+    def add_parts(self, parts: PartProblems, position: int, image: Image, place: str) -> None:
+        """Report the parts that an object is stored without."""
+        if parts.form:
+            self.form_counts[parts.form] += 1
+        self.problems += [(position, r) for r in part_rejects(parts, image.key, place)]
 
     def add_id(self, annotation_id: Id | None) -> None:
         if annotation_id is None:
@@ -215,6 +253,12 @@ class _Tally:
         if self.odd_area_count:
             count = count_text(self.odd_area_count, "annotation")
             yield f"{coco_file.name}: area of {count} is below 0 or no number; computed instead"
+        for form, form_count in self.form_counts.items():
+            count = count_text(form_count, "annotation")
+            yield (
+                f"{coco_file.name}: segmentation of {count} is written as {form}; read as outlines "
+                "[x0, y0, x1, y1, ...]"
+            )
 
 
 def _image_numbers(
@@ -227,6 +271,7 @@ def _image_numbers(
     coco_file = listed.coco_file
     number_of = {image.id: number for number, image in enumerate(images)}
     numbers = array("q")
+    mixed_count, first_mixed = 0, ""
     for position, (entry, problem) in enumerate(
         coco_file.entries(coco_file.annotations, CocoImageOf)
     ):
@@ -235,12 +280,21 @@ def _image_numbers(
         if number >= 0:
             image = images[number]
             image.annotation_count += 1
+            if isinstance(entry.image_id, str) != (image_id in listed.text_ids):  # type: ignore[union-attr]
+                mixed_count += 1
+                first_mixed = first_mixed or _full_place(coco_file, position)
             number = -1 if image.problem else number
         else:
             reason = problem or _no_image_reason(entry.image_id if entry is not None else None)
             place = _full_place(coco_file, position)
             gathered.rejects.append(Reject(key=b"", path=place, reason=reason))
         numbers.append(number)
+    if mixed_count:
+        count = count_text(mixed_count, "annotation")
+        gathered.notes.append(
+            f"{coco_file.name}: image_id of {count} is text where the image's id is a number, or "
+            f"the other way round (such as {first_mixed}); taken as the same id"
+        )
     return np.frombuffer(numbers, np.int64)
 
 
@@ -261,16 +315,13 @@ def _full_place(coco_file: CocoFile, position: int) -> str:
     return f"{coco_file.name}, {_place(annotation_id, position)}"
 
 
-def _check_attributes(attributes: dict[str, Any]) -> None:
-    """Refuse attributes that no store can hold.
-
-    Raises:
-        AnnotationError: They hold half a surrogate pair, or a number of over 64 bits.
-    """
+def _attributes_problem(attributes: dict[str, Any]) -> str:
+    """Why no store can hold attributes: half a surrogate pair, a number of over 64 bits; or ""."""
     try:
         msgspec.msgpack.encode(attributes)
     except (UnicodeEncodeError, OverflowError) as error:
-        raise AnnotationError(f"attributes cannot be kept: {error}") from error
+        return f"attributes cannot be kept: {error}"
+    return ""
 
 
 def read_points(added: Iterable[FileImages], keys: set[bytes], gathered: Gathered) -> PointsByPlace:

@@ -27,8 +27,9 @@ from packer.errors import SourceError
 from packer.sources.pairing import split_path
 from packer.sources.walk import readable_path
 
-Kind = Literal["instances", "keypoints", "captions", "panoptic", "images", "results"]
-"""What a file holds: `images` has no annotations at all, `results` are a model's answers."""
+Kind = Literal["instances", "keypoints", "captions", "panoptic", "labels", "images", "results"]
+"""What a file holds: `labels` are categories of whole pictures, `images` has no annotations at all,
+`results` are a model's answers."""
 
 Id: TypeAlias = "int | str"
 RawId: TypeAlias = "int | float | str | None"
@@ -84,6 +85,20 @@ class CocoAnnotation(msgspec.Struct, frozen=True, gc=False):
     rotation: Any = None
 
 
+class CocoLoose(msgspec.Struct, frozen=True):
+    """An entry of `annotations` of which some part is not as it should be; see `coco.parts`."""
+
+    id: Any = None
+    image_id: Any = None
+    category_id: Any = None
+    bbox: Any = None
+    segmentation: Any = None
+    area: Any = None
+    iscrowd: Any = None
+    keypoints: Any = None
+    attributes: Any = msgspec.UNSET
+
+
 class CocoIdOf(msgspec.Struct, frozen=True, gc=False):
     """The id of an entry, and nothing else of it."""
 
@@ -124,8 +139,8 @@ class CocoSegment(msgspec.Struct, frozen=True, gc=False):
     id: int
     category_id: RawId = None
     bbox: list[float] | None = None
-    area: float | None = None
-    iscrowd: bool | int | None = None
+    area: Any = None
+    iscrowd: Any = None
 
 
 class CocoPanoptic(msgspec.Struct, frozen=True):
@@ -180,11 +195,20 @@ class CocoFile:
                 else:
                     yield msgspec.convert(entry, kind, strict=False), ""
             except msgspec.ValidationError as error:
-                yield None, _problem(error)
+                yield None, problem_text(error)
             # Text that is not UTF-8 is either, by the version of msgspec.
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 yield None, f"cannot be decoded: {error}"
         self.release()
+
+    def plain(self, entry: Any) -> dict[str, Any]:
+        """An entry with all that it has; empty when it is no object."""
+        found = _plain(entry)
+        return found if isinstance(found, dict) else {}
+
+    def keys(self, entries: Sequence[Any]) -> set[str]:
+        """Keys of the first of some entries."""
+        return _keys(entries)
 
     def release(self) -> None:
         """Give the file's pages back to the system, which keeps them cached while it likes."""
@@ -230,7 +254,7 @@ def read_coco(folder: Path, path: bytes) -> CocoFile | None:
         else:
             document = msgspec.json.decode(data, type=_Document)
     except msgspec.ValidationError as error:
-        raise SourceError(f"{name}: {_problem(error)}; expected the lists of COCO.") from error
+        raise SourceError(f"{name}: {problem_text(error)}; expected the lists of COCO.") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         document = _python_document(full, name)
         note = f"{name} is no strict JSON ({error}), and was read by Python's json, which is slower"
@@ -312,25 +336,44 @@ def _kind(annotations: Sequence[Any] | None) -> Kind:
     keys = _keys(annotations)
     if "segments_info" in keys:
         return "panoptic"
-    if "caption" in keys and "category_id" not in keys:
+    if "keypoints" in keys:
+        return "keypoints"
+    if keys & {"bbox", "segmentation"}:
+        return "instances"
+    if "caption" in keys:
         return "captions"
-    return "keypoints" if "keypoints" in keys else "instances"
+    return "labels" if "category_id" in keys and not _has_shapes(annotations) else "instances"
+
+
+def _has_shapes(annotations: Sequence[Any]) -> bool:
+    """Whether any annotation has a box or an outline."""
+    return any(
+        (b'"bbox"' in bytes(raw) or b'"segmentation"' in bytes(raw))
+        if isinstance(raw, msgspec.Raw)
+        else isinstance(raw, dict) and ("bbox" in raw or "segmentation" in raw)
+        for raw in annotations
+    )
 
 
 def _keys(entries: Sequence[Any]) -> set[str]:
     """Keys of the first entries that are objects."""
     keys: set[str] = set()
     for raw in entries[:_SAMPLE_MAX]:
-        try:
-            entry = json.loads(bytes(raw)) if isinstance(raw, msgspec.Raw) else raw
-        except (ValueError, RecursionError):
-            continue
+        entry = _plain(raw)
         if isinstance(entry, dict):
             keys |= entry.keys()
     return keys
 
 
-def _problem(error: msgspec.ValidationError) -> str:
+def _plain(raw: Any) -> Any:
+    """An entry as Python's json reads it, or None."""
+    try:
+        return json.loads(bytes(raw)) if isinstance(raw, msgspec.Raw) else raw
+    except (ValueError, RecursionError):
+        return None
+
+
+def problem_text(error: msgspec.ValidationError) -> str:
     """What msgspec found and expected, in plain text: "expected array, got int at bbox[0]"."""
     text = str(error).replace("`", "").replace(" - at $.", " at ").replace(" - at $", " at ")
     return text[:1].lower() + text[1:]

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from packer.sources.coco.document import CocoFile, CocoImage, Id, known_id
 from packer.sources.coco.files import split_name, split_words
 from packer.sources.coco.pictures import FoundPictures, find_pictures, picture_folders
 from packer.sources.items import Reject
 from packer.sources.pairing import PictureIndex, normal_path, split_path
-from packer.sources.walk import Picture, Tree
+from packer.sources.walk import Picture, Tree, readable_path
 from packer.wording import count_text
+
+_OTHER_NAMES = ("filename", "path", "coco_url", "url")
+"""Keys that name the picture where there is no file_name: LVIS has coco_url alone. Not flickr_url:
+the picture is called otherwise there."""
+
+_FEDERATED = frozenset(("neg_category_ids", "not_exhaustive_category_ids"))
+"""Of LVIS: which classes were looked for on an image, for its evaluation."""
+
+_NAMES_SHOWN_MAX = 5
 
 
 @dataclass(slots=True)
@@ -47,6 +58,7 @@ class FileImages:
         coco_file: The file.
         images: In the order of the file.
         by_id: The image of each id.
+        text_ids: Ids that are numbers and written as text.
         folders: That were tried for the pictures.
         found: How the pictures were found.
         split: What split the file is of, or None.
@@ -57,6 +69,7 @@ class FileImages:
     coco_file: CocoFile
     images: list[Image]
     by_id: dict[Id, Image]
+    text_ids: frozenset[Id]
     folders: list[bytes]
     found: FoundPictures
     split: str | None
@@ -84,19 +97,28 @@ def read_images(
     rejects: list[Reject] = []
     entries: list[tuple[Id, CocoImage, bytes]] = []
     first_names: dict[Id, bytes] = {}
-    twice: set[Id] = set()
+    twice: dict[Id, list[bytes]] = {}
+    text_ids: set[Id] = set()
     repeated_count = 0
+    other_keys: Counter[str] = Counter()
     for position, (entry, problem) in enumerate(coco_file.entries(coco_file.images, CocoImage)):
         image_id = known_id(entry.id) if entry is not None else None
-        name = _name_bytes(entry)
+        name = _name_bytes(entry.file_name) if entry is not None else None
+        if entry is not None and not entry.file_name:
+            name, other_key = _other_name(coco_file, position)
+            if image_id is not None and name is not None:
+                other_keys[other_key] += 1
         if entry is None or image_id is None or name is None:
+            reason = problem or _entry_problem(coco_file, position, entry)
             place = f"{coco_file.name}, images[{position}]"
-            rejects.append(Reject(key=b"", path=place, reason=problem or _entry_problem(entry)))
+            rejects.append(Reject(key=b"", path=place, reason=reason))
         elif first_names.get(image_id) == name:
             repeated_count += 1
         else:
+            if isinstance(entry.id, str) and isinstance(image_id, int):
+                text_ids.add(image_id)
             if first_names.setdefault(image_id, name) != name:
-                twice.add(image_id)
+                twice.setdefault(image_id, [first_names[image_id]]).append(name)
             entries.append((image_id, entry, name))
 
     words = split_words(coco_file)
@@ -114,10 +136,19 @@ def read_images(
             key = b"" if key.startswith(b"..") else key
             image = Image(coco_file, image_id, size, None, picture, key)
         if image_id in twice:
-            image.problem = f"several images have the id {image_id!r}; expected one for each id"
+            image.problem = _twice_problem(image_id, twice[image_id])
         images.append(image)
 
-    notes = []
+    notes = [
+        f"{coco_file.name}: {count_text(named, 'image')} without file_name; named by {other!r}"
+        for other, named in other_keys.items()
+    ]
+    federated = sorted(coco_file.keys(coco_file.images) & _FEDERATED)
+    if federated:
+        notes.append(
+            f"{coco_file.name}: {' and '.join(federated)} of its images are not stored; look them "
+            "up in the file by image_id"
+        )
     if found.note is not None:
         notes.append(f"{coco_file.name}: pictures {found.note}")
     if repeated_count:
@@ -131,7 +162,9 @@ def read_images(
         )
     split = split_name(coco_file, _common_folder(found))
     by_id = {image.id: image for image in images}
-    return FileImages(coco_file, images, by_id, folders, found, split, rejects, notes)
+    return FileImages(
+        coco_file, images, by_id, frozenset(text_ids), folders, found, split, rejects, notes
+    )
 
 
 def reject_shared(images: Iterable[Image]) -> None:
@@ -161,20 +194,51 @@ def _common_folder(found: FoundPictures) -> bytes:
     return folders.pop() if len(folders) == 1 else found.folder
 
 
-def _name_bytes(entry: CocoImage | None) -> bytes | None:
-    """`file_name` as the file system may have it, or None when there is none."""
-    if entry is None or entry.file_name is None or not entry.file_name.strip():
+def _name_bytes(name: Any) -> bytes | None:
+    """A name as the file system may have it, or None when it is none."""
+    if not isinstance(name, str) or not name.strip():
         return None
     try:
-        name = entry.file_name.encode("utf-8", "surrogateescape")
+        encoded = name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         return None
-    return None if b"\0" in name else name
+    return None if b"\0" in encoded else encoded
 
 
-def _entry_problem(entry: CocoImage | None) -> str:
+def _other_name(coco_file: CocoFile, position: int) -> tuple[bytes | None, str]:
+    """(name of a picture whose entry has no file_name, the key that it stands under)."""
+    entry = coco_file.plain(coco_file.images[position])
+    for key in _OTHER_NAMES:
+        name = _name_bytes(entry.get(key))
+        if name is not None:
+            return name, key
+    return None, ""
+
+
+def _entry_problem(coco_file: CocoFile, position: int, entry: CocoImage | None) -> str:
+    """Why an entry that can be decoded is no image."""
     assert entry is not None
-    return f"id {entry.id!r} and file_name {entry.file_name!r}; expected both"
+    if known_id(entry.id) is None:
+        return (
+            f"has no id (it is {entry.id!r}); expected the number that annotations name as image_id"
+        )
+    if entry.file_name:
+        return f"file_name {entry.file_name!r} is no name that a file can have; expected its path"
+    keys = ", ".join(map(repr, coco_file.plain(coco_file.images[position])))
+    other = ", ".join(_OTHER_NAMES)
+    return (
+        f"image {entry.id!r} has no file_name, and none of {other}; expected the path of its "
+        f"picture as file_name. It has {keys}: add file_name, or rename the key that has the path"
+    )
+
+
+def _twice_problem(image_id: Id, names: list[bytes]) -> str:
+    shown = [readable_path(name) for name in names[:_NAMES_SHOWN_MAX]]
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    return (
+        f"several images have the id {image_id!r}: {' and '.join(shown)}{more}; expected one for "
+        "each id, since annotations name their image by it. Give each its own id"
+    )
 
 
 def _size(entry: CocoImage) -> tuple[int, int] | None:

@@ -12,13 +12,10 @@ import msgspec
 
 from packer.sources.annotations import RawObject, pack_points, pack_runs
 from packer.sources.coco.document import CocoAnnotation, Rle
+from packer.sources.coco.parts import BOX, KEYPOINTS, OUTLINE, AnnotationError, PartProblems
 from readers.store.rle import decode_counts
 
 Box = tuple[float, float, float, float]
-
-
-class AnnotationError(Exception):
-    """An annotation that cannot be used. Its text is the reason of the reject."""
 
 
 def make_object(
@@ -27,9 +24,10 @@ def make_object(
     label: int,
     size: tuple[int, int] | None,
     point_count: int,
-    points: bytes = b"",
+    points: bytes,
+    problems: PartProblems,
 ) -> RawObject:
-    """The object of an annotation.
+    """The object of an annotation. Its outline and points that cannot be read are left out.
 
     Args:
         entry: The annotation.
@@ -37,7 +35,8 @@ def make_object(
         label: Of its category.
         size: (width, height) that the file declares for the image; None: it does not.
         point_count: Keypoints that an object has in this data set; 0: none has any.
-        points: Packed keypoints from another file, which go before its own.
+        points: Packed keypoints from another file, which go before its own; empty: none.
+        problems: Takes the parts that are left out.
 
     Raises:
         AnnotationError: The reason why the annotation is rejected.
@@ -45,14 +44,27 @@ def make_object(
     polygons: tuple[bytes, ...] = ()
     runs = b""
     if isinstance(entry.segmentation, Rle):
-        runs = _runs(entry.segmentation, size)
+        try:
+            runs = _runs(entry.segmentation, size)
+        except AnnotationError as error:
+            problems.add(OUTLINE, str(error))
     elif entry.segmentation:
-        polygons = _polygons(entry.segmentation)
-    box = read_box(entry.bbox)
+        polygons = _polygons(entry.segmentation, problems)
+    box = None
+    try:
+        box = read_box(entry.bbox)
+    except AnnotationError as error:
+        problems.add(BOX, str(error))
     if box is None and not runs and not polygons:
+        reasons = [reason for part, reason in problems.reasons if part in (BOX, OUTLINE)]
+        if reasons:
+            raise AnnotationError("; ".join(reasons))
         raise AnnotationError("has neither bbox nor segmentation; expected bbox [x, y, w, h]")
     if entry.keypoints and not points:
-        points = pack_keypoints(entry.keypoints, point_count)
+        try:
+            points = pack_keypoints(entry.keypoints, point_count)
+        except AnnotationError as error:
+            problems.add(KEYPOINTS, str(error))
     return RawObject(
         place=place,
         label=label,
@@ -104,17 +116,26 @@ def pack_keypoints(points: Sequence[float], point_count: int) -> bytes:
     return pack_points(points, "<f4")
 
 
-def _polygons(parts: list[list[float]]) -> tuple[bytes, ...]:
+def _polygons(parts: list[list[float]], problems: PartProblems) -> tuple[bytes, ...]:
     """Packed polygons. An array of doubles takes a quarter of the time of numpy for a list."""
+    if len(parts) > 2 and all(len(part) == 2 for part in parts):
+        # No outline has two numbers, so these are the points of one.
+        parts = [[number for part in parts for number in part]]
+        problems.form = "pairs [x, y]"
     packed = []
     for part in parts:
+        if not part:
+            continue  # Written for no outline by tools that have boxes alone.
         if len(part) < 6 or len(part) % 2:
-            raise AnnotationError(
+            problems.add(
+                OUTLINE,
                 f"segmentation has a polygon of {_numbers(len(part))}; expected x, y of at least "
-                "3 points"
+                "3 points",
             )
+            continue
         if not math.isfinite(sum(part)):
-            raise AnnotationError("segmentation is not finite; expected x, y of each point")
+            problems.add(OUTLINE, "segmentation is not finite; expected x, y of each point")
+            continue
         values = array("d", part)
         if sys.byteorder == "big":
             values.byteswap()
@@ -136,7 +157,7 @@ def _runs(rle: Rle, size: tuple[int, int] | None) -> bytes:
         try:
             return pack_runs(decode_counts(rle.counts, pixel_count))
         except ValueError as error:
-            raise AnnotationError(f"segmentation: {error}") from error
+            raise AnnotationError(f"segmentation: {error}{_counts_advice(rle.counts)}") from error
     if min(rle.counts, default=0) < 0 or sum(rle.counts) != pixel_count:
         raise AnnotationError(
             f"segmentation: {len(rle.counts)} counts from {min(rle.counts, default=0)} that add up "
@@ -145,6 +166,13 @@ def _runs(rle: Rle, size: tuple[int, int] | None) -> bytes:
     if pixel_count >= 2**32:
         raise AnnotationError(f"segmentation is of {width}x{height} pixels; expected below 2^32")
     return pack_runs(rle.counts)
+
+
+def _counts_advice(counts: str) -> str:
+    """What to do about counts that Python wrote as the text of its bytes."""
+    if counts.startswith(("b'", 'b"')):
+        return ". They are the text of Python's bytes: write counts.decode() instead of str(counts)"
+    return ""
 
 
 def _attributes(attributes: Any) -> dict[str, Any]:

@@ -10,7 +10,14 @@ from packer.sources.coco.classes import Classes
 from packer.sources.coco.document import CocoFile, CocoPanoptic, CocoSegment, Id, known_id
 from packer.sources.coco.files import file_stem
 from packer.sources.coco.images import FileImages
-from packer.sources.coco.objects import AnnotationError, read_area, read_box
+from packer.sources.coco.objects import read_area, read_box
+from packer.sources.coco.parts import (
+    AnnotationError,
+    PartProblems,
+    part_rejects,
+    read_flag,
+    read_number,
+)
 from packer.sources.coco.pictures import find_pictures
 from packer.sources.items import RawFile, Reject
 from packer.sources.pairing import PictureIndex, normal_path
@@ -77,14 +84,16 @@ def read_panoptic(
         image.annotation_count = len(entry.segments_info)
         for number, raw in enumerate(entry.segments_info if not image.problem else ()):
             place = f"annotations[{position}], segments_info[{number}]"
+            parts = PartProblems()
             try:
                 segment = msgspec.convert(raw, CocoSegment, strict=False)
                 place = f"annotations[{position}], segment {segment.id}"
-                raw_object = _segment_object(segment, place, coco_file.path, classes)
+                raw_object = _segment_object(segment, place, coco_file.path, classes, parts)
             except (msgspec.ValidationError, AnnotationError) as error:
                 path = f"{coco_file.name}, {place}"
                 gathered.rejects.append(Reject(key=image.key, path=path, reason=str(error)))
                 continue
+            gathered.rejects += part_rejects(parts, image.key, f"{coco_file.name}, {place}")
             gathered.labels.add(raw_object.label)
             objects.append(raw_object)
         image.annotations = pack_annotations(Annotations(objects=tuple(objects), size=image.size))
@@ -94,7 +103,9 @@ def read_panoptic(
     return masks
 
 
-def _segment_object(segment: CocoSegment, place: str, path: bytes, classes: Classes) -> RawObject:
+def _segment_object(
+    segment: CocoSegment, place: str, path: bytes, classes: Classes, parts: PartProblems
+) -> RawObject:
     label, problem = classes.label_or_problem(path, known_id(segment.category_id))
     if problem:
         raise AnnotationError(problem)
@@ -107,8 +118,8 @@ def _segment_object(segment: CocoSegment, place: str, path: bytes, classes: Clas
         place=place,
         label=label,
         box=box,
-        area=read_area(segment.area),
-        iscrowd=bool(segment.iscrowd),
+        area=read_area(read_number(segment.area)),
+        iscrowd=bool(read_flag(segment.iscrowd, parts)),
         attributes={SEGMENT_ID: segment.id},
     )
 

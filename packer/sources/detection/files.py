@@ -106,7 +106,8 @@ def _json_format(outline: JsonOutline) -> str | None:
 def _is_coco(keys: frozenset[str], inner: frozenset[str]) -> bool:
     """Whether keys are COCO's. Of a long file they are those of its first lists."""
     if "images" in keys:
-        return bool(keys & {"annotations", "categories"}) or {"id", "file_name"} <= inner
+        names = {"file_name", "coco_url"} & inner  # LVIS has the latter alone.
+        return bool(keys & {"annotations", "categories"}) or bool("id" in inner and names)
     of_annotations = {"category_id", "caption", "segments_info"} & inner
     return "annotations" in keys and "image_id" in inner and bool(of_annotations)
 
