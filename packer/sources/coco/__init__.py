@@ -1,11 +1,11 @@
 """COCO: one or several JSON files with lists of images, annotations and categories.
 
-coco_files        which files there are, and which are read
-coco_json         one file, decoded entry by entry
-coco_images       its images; coco_pictures: where their pictures lie
-coco_classes      its categories, as labels
-coco_annotations  its annotations; coco_objects: one of them as an object
-coco_panoptic     its masks and their segments
+files        which files there are, and which are read; doubles: of those of the same pictures
+document     one file, decoded entry by entry
+images       its images; pictures: where their pictures lie
+classes      its categories, as labels
+annotations  its annotations; objects: one of them as an object; parts: one that is partly broken
+panoptic     its masks and their segments
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ from packer.sources.coco.classes import (
     read_pose,
     unused_note,
 )
+from packer.sources.coco.doubles import without_doubles
 from packer.sources.coco.files import (
     ANNOTATION_FOLDERS,
     COCO_EXTENSIONS,
+    LEFT_ASIDE,
     NOT_ASKED_FOR,
     Chosen,
     choose_files,
@@ -86,11 +88,18 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     _check_found(shown, listed)
     added = _added_files(listed) if chosen.kind == "instances" else []
     read = [file_images for file_images in listed if file_images not in added]
+    read, doubles = without_doubles(shown, places.files, read, options.split)
+    added, more = without_doubles(shown, places.files, added, options.split)
+    doubles += more
+    for file_images in doubles:
+        tree.ignored.add(LEFT_ASIDE, file_images.coco_file.name)
+    chosen.aside.extend(file_images.coco_file for file_images in doubles)
+    _explain_absent(read)
     reject_shared(image for file_images in read for image in file_images.images)
 
-    gathered = Gathered(
-        task=options.task, notes=[*chosen.notes, *(f.note for f in chosen.files if f.note)]
-    )
+    note = chosen.note()
+    gathered = Gathered(task=options.task, notes=[note] if note is not None else [])
+    gathered.notes += [f.note for f in chosen.files if f.note]
     gathered.notes += [note for file_images in read for note in file_images.notes]
     masks: dict[bytes, RawFile] = {}
     if chosen.kind == "captions":
@@ -223,6 +232,16 @@ def _find_files(shown: str, places: _Places, tree: Tree) -> Chosen:
 def _check_found(shown: str, listed: Sequence[FileImages]) -> None:
     """Stop where no picture at all is found, or no annotation is there."""
     names = ", ".join(file_images.coco_file.name for file_images in listed)
+    if not any(file_images.images for file_images in listed):
+        rejects = [reject for file_images in listed for reject in file_images.rejects]
+        if not rejects:
+            raise SourceError(
+                f"{shown}: the list images of {names} is empty; expected an entry for each picture."
+            )
+        raise SourceError(
+            f"{shown}: none of the {count_text(len(rejects), 'image')} of {names} can be used. "
+            f"{rejects[0].path}: {rejects[0].reason}."
+        )
     if not any(file_images.found.found_count for file_images in listed):
         count = sum(len(file_images.images) for file_images in listed)
         folders = dict.fromkeys(f for file_images in listed for f in file_images.folders)
@@ -238,6 +257,27 @@ def _check_found(shown: str, listed: Sequence[FileImages]) -> None:
             f"{shown}: no annotations in {names}. To pack the pictures unlabelled, give "
             "--format flat."
         )
+
+
+def _explain_absent(read: Sequence[FileImages]) -> None:
+    """Say of the images of a file of which no picture is there that it is so, and what to do.
+
+    It is of a split whose pictures were not fetched, or lie where they were not looked for.
+    """
+    present = [f for f in read if f.found.found_count]
+    splits = sorted({f.split for f in present if f.split is not None})
+    names = ", ".join(f.coco_file.name for f in present[:3])
+    way = f"give --split {splits[0]}" if len(splits) == 1 else f"give {names} instead of the folder"
+    for file_images in read:
+        if file_images.found.found_count:
+            continue
+        count = count_text(len(file_images.images), "picture")
+        advice = (
+            f"; none of the {count} of {file_images.coco_file.name} is there. Put them there, or "
+            f"say with --root where they lie; to take what is there, {way}"
+        )
+        for image in file_images.images:
+            image.problem += advice
 
 
 def _added_files(listed: Sequence[FileImages]) -> list[FileImages]:
@@ -343,7 +383,8 @@ def _image_reject(image: Image) -> Reject:
     """The reject of an image, which takes its annotations with it."""
     lost = ""
     if image.annotation_count:
-        lost = f"; its {count_text(image.annotation_count, 'annotation')} go with it"
+        goes = "goes" if image.annotation_count == 1 else "go"
+        lost = f"; its {count_text(image.annotation_count, 'annotation')} {goes} with it"
     return Reject(key=image.key, path=image_place(image), reason=image.problem + lost)
 
 

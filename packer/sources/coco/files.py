@@ -28,11 +28,24 @@ ANNOTATION_FOLDERS = frozenset(("annotations", "annotation", "anns", "ann", "lab
 COCO_EXTENSIONS = (b".json",)
 
 _KIND_PREFIX = re.compile(
-    r"(?:instances|person_keypoints|keypoints|captions|panoptic|stuff|image_info)_(.+)"
+    r"(instances|person_keypoints|keypoints|captions|panoptic|stuff|image_info|labels)_(.+)"
 )
 
-_KIND_ORDER: tuple[Kind, ...] = ("instances", "keypoints", "panoptic", "captions", "images")
+_KIND_ORDER: tuple[Kind, ...] = (
+    "instances",
+    "keypoints",
+    "panoptic",
+    "captions",
+    "labels",
+    "images",
+)
 """The first kind that is there is what is read; keypoints are added to instances."""
+
+_KIND_TEXT: dict[Kind, str] = {
+    "labels": "labels of whole pictures",
+    "images": "images without annotations",
+    "results": "results: predictions",
+}
 
 
 @dataclass(frozen=True)
@@ -42,12 +55,23 @@ class Chosen:
     Attributes:
         files: Sorted by path, all of one kind, or instances and keypoints.
         kind: Theirs; instances where there are both.
-        notes: What was left aside, and how to have it.
+        aside: The other files, which are not read.
     """
 
     files: list[CocoFile]
     kind: Kind
-    notes: list[str] = field(default_factory=list)
+    aside: list[CocoFile] = field(default_factory=list)
+
+    def note(self) -> str | None:
+        """What was left aside, and how to have it; None where nothing was."""
+        if not self.aside:
+            return None
+        shown_aside = ", ".join(f"{f.name} ({_kind_text(f)})" for f in self.aside[:10])
+        more = f" and {len(self.aside) - 10} more" if len(self.aside) > 10 else ""
+        return (
+            f"read as {self.kind}; left aside: {shown_aside}{more}. To read one of them instead, "
+            "give the path of the file itself"
+        )
 
 
 def read_files(folder: Path, paths: Iterable[bytes], ignored: Ignored) -> list[CocoFile]:
@@ -105,31 +129,48 @@ def choose_files(shown: str, files: Sequence[CocoFile], ignored: Ignored) -> Cho
         )
     for coco_file in results:
         ignored.add(RESULTS, coco_file.name)
-    kinds = {coco_file.kind for coco_file in usable}
+    kinds = {_kind_of(coco_file) for coco_file in usable}
     kind = next(kind for kind in _KIND_ORDER if kind in kinds)
     read_kinds = ("instances", "keypoints") if kind == "instances" else (kind,)
-    chosen = [f for f in usable if f.kind in read_kinds]
+    chosen = [f for f in usable if _kind_of(f) in read_kinds]
     # Stuff has the form of instances: only its name and categories tell. Together they would be
     # two annotations of the same images.
     things = [f for f in chosen if not file_stem(f).startswith("stuff_")]
     chosen = things or chosen
+    names = names_text(f.name for f in chosen)
     if kind == "images":
         raise SourceError(
-            f"{shown}: {names_text(f.name for f in chosen)}: lists images but no annotations; "
-            "expected the list annotations. To pack the pictures unlabelled give --format flat."
+            f"{shown}: {names}: lists images but no annotations; expected the list annotations. To "
+            "pack the pictures unlabelled give --format flat."
+        )
+    if kind == "labels":
+        raise SourceError(
+            f"{shown}: {names}: each annotation is the category of a whole picture, without bbox, "
+            "segmentation or caption; expected one of these. Write a CSV with the columns "
+            "file_name and label instead, which is read as a list."
         )
     aside = [f for f in usable if f not in chosen]
     for coco_file in aside:
         ignored.add(LEFT_ASIDE, coco_file.name)
-    notes = []
-    if aside:
-        shown_aside = ", ".join(f"{f.name} ({_kind_text(f)})" for f in aside[:10])
-        more = f" and {len(aside) - 10} more" if len(aside) > 10 else ""
-        notes.append(
-            f"read as {kind}; left aside: {shown_aside}{more}. To read one of them instead, give "
-            "the path of the file itself"
-        )
-    return Chosen(chosen, kind, notes)
+    return Chosen(chosen, kind, [*aside, *results])
+
+
+def says_of_objects(coco_file: CocoFile) -> bool:
+    """Whether a file has objects, and does not have the name of another kind."""
+    return coco_file.kind == "instances" and not is_of_another(coco_file)
+
+
+def is_of_another(coco_file: CocoFile) -> bool:
+    """Whether a file that has the form of instances has the name of another kind."""
+    match = _KIND_PREFIX.fullmatch(file_stem(coco_file))
+    return coco_file.kind == "instances" and match is not None and match[1] != "instances"
+
+
+def _kind_of(coco_file: CocoFile) -> Kind:
+    """What a file holds, by its content, and by its name where it has no annotations."""
+    if not len(coco_file.annotations) and file_stem(coco_file).startswith("image_info"):
+        return "images"
+    return coco_file.kind
 
 
 def split_words(coco_file: CocoFile) -> list[str]:
@@ -140,7 +181,7 @@ def split_words(coco_file: CocoFile) -> list[str]:
     """
     stem = file_stem(coco_file)
     match = _KIND_PREFIX.fullmatch(stem)
-    words = [match[1]] if match else []
+    words = [match[2]] if match else []
     parent = os.fsdecode(split_path(coco_file.folder)[1])
     words += [word for word in (stem, parent, *re.split(r"[_.\- ]+", stem)) if _is_split(word)]
     return list(dict.fromkeys(words))
@@ -163,4 +204,9 @@ def _is_split(word: str) -> bool:
 
 
 def _kind_text(coco_file: CocoFile) -> str:
-    return "stuff" if file_stem(coco_file).startswith("stuff_") else coco_file.kind
+    if file_stem(coco_file).startswith("stuff_"):
+        return "stuff"
+    kind = _kind_of(coco_file)
+    if kind in ("instances", "keypoints") and not len(coco_file.annotations):
+        kind = "images"
+    return _KIND_TEXT.get(kind, kind)
