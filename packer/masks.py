@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from packer.geometry import FitPlan
 from readers.store.errors import ImageError
+from readers.store.essentials import essentials
 from readers.store.image_header import ImageHeader, read_header
 from readers.store.orientation import turn_upright, upright_size
 from readers.store.schema import Field
@@ -170,6 +171,8 @@ def decode_mask(data: bytes, pixels_max: int) -> MaskPixels:
     # By the plugin rather than `Image.open`: the size was checked against our own limit, and
     # Pillow's is lower.
     factory, _ = importlib.import_module("PIL.Image").OPEN[header.format]
+    if header.format == "PNG":
+        data = next(essentials(data))  # Pillow would give it up for a damaged comment.
     try:
         image = factory(io.BytesIO(data), "")
         if header.format == "TIFF":

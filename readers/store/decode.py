@@ -4,9 +4,11 @@ Which decoder reads what, and why:
 
     8-bit JPEG, PNG and still WebP      OpenCV: the fastest of the two, same pixels
     16-bit colour of PNG and TIFF       OpenCV: Pillow keeps 8 of the 16 bits
+    planes apart, 16-bit gray + alpha   Pillow, channel by channel: see tiff_planes.py
     everything else, and second tries   Pillow: palettes, CMYK, TIFF, GIF, AVIF, ... and the reason
 
-Colour profiles are not applied, gamma is not corrected, alpha is never blended.
+Colour profiles are not applied, gamma is not corrected, alpha is never blended. Colours that a file
+holds multiplied by alpha are divided by it.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.store.errors import ImageError
+from readers.store.essentials import check_png, essentials, has_all_pixels, has_png_end, sound_png
 from readers.store.extra_formats import JPEG_12, JPEG_XL, ExtraHeader, decode_extra
 from readers.store.image_header import (
     PNG_DEPTH,
@@ -28,6 +31,14 @@ from readers.store.image_header import (
 )
 from readers.store.orientation import turn_upright, upright_size
 from readers.store.pillow_files import of_any_size, open_picture, reading_by_pillow
+from readers.store.tiff_planes import (
+    PREMULTIPLIED,
+    TiffPlanes,
+    decode_tiff_planes,
+    divided,
+    read_tiff_planes,
+    tiff_alpha,
+)
 
 if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile
@@ -71,7 +82,12 @@ def decode_image(
     if header.format in (JPEG_12, JPEG_XL):
         deep = decode_extra(data, ExtraHeader(header.format, header.width, header.height))
         return deep if mode == "unchanged" else np.ascontiguousarray(in_mode(deep, mode))
+    planes = read_tiff_planes(data) if header.format == "TIFF" else None
+    if planes is not None:
+        return _decode_planes(data, mode, header, planes)
     _check_end(data, header)
+    if header.format == "PNG":
+        data = sound_png(data)
     if not _suits_opencv(data, mode, header) or header.format not in ("JPEG", "MPO"):
         reduction = 1
     pixels = None
@@ -80,6 +96,9 @@ def decode_image(
     if pixels is None:
         reduction = 1
         pixels = _decode_by_pillow(data, mode, header)
+    if header.bit_depth == 16 and header.mode == "RGBA" and tiff_alpha(data) == PREMULTIPLIED:
+        # Of 8 bits Pillow does it.
+        pixels = divided(pixels, is_deep=mode == "unchanged")
     if mode != "unchanged":
         pixels = in_mode(pixels, mode)
     # Both decoders turn a TIFF by themselves, whatever they are told, and no other format.
@@ -101,8 +120,14 @@ def decode_image(
 
 def _check_end(data: bytes | memoryview, header: ImageHeader) -> None:
     """Refuse what decoders let pass: a PNG cut after its last row lacks its end, not its pixels."""
-    if header.format == "PNG" and _IEND not in bytes(data[-64:]) and _IEND not in bytes(data):
-        raise ImageError("truncated PNG file: it does not end in an IEND chunk")
+    if header.format != "PNG" or _IEND in bytes(data[-64:]) or _IEND in bytes(data):
+        return
+    if has_png_end(data):
+        return  # Its checksum alone is wrong, and it is about nothing.
+    reason = "truncated PNG file: it does not end in an IEND chunk"
+    if has_all_pixels(data, header.height * (8 * header.width + 2)):
+        reason += "; its pixels are whole: open it in an image program and save it again"
+    raise ImageError(reason)
 
 
 def _suits_opencv(data: bytes | memoryview, mode: str, header: ImageHeader) -> bool:
@@ -183,11 +208,43 @@ def _reordered(
     return cv2.cvtColor(pixels, cv2.COLOR_BGRA2RGBA)
 
 
+def _decode_planes(
+    data: bytes | memoryview, mode: str, header: ImageHeader, planes: TiffPlanes
+) -> NDArray[Any]:
+    """A TIFF that is read channel by channel, turned upright."""
+    if (planes.width, planes.height) != (header.width, header.height):
+        raise ImageError("the header was read from other bytes than these")
+
+    def read(channel: bytes) -> NDArray[Any]:
+        image = open_picture(channel)
+        image.load()
+        return np.asarray(image).astype(np.uint16 if planes.bits == 16 else np.uint8)
+
+    with reading_by_pillow(data):
+        # See NOTE [ two pixel limits ].
+        pixels = of_any_size(lambda: decode_tiff_planes(data, planes, read))
+    if planes.alpha == PREMULTIPLIED:
+        pixels = divided(pixels, is_deep=mode == "unchanged")
+    if mode != "unchanged":
+        pixels = in_mode(pixels, mode)
+    pixels = turn_upright(np.ascontiguousarray(pixels), header.orientation)
+    return np.array(pixels, order="C")
+
+
 def _decode_by_pillow(data: bytes | memoryview, mode: str, header: ImageHeader) -> NDArray[Any]:
     """Pixels (height, width, channel) as stored, but a TIFF's upright."""
     with reading_by_pillow(data):
-        # See NOTE [ two pixel limits ]: a TIFF's size is looked at again when it is loaded.
-        return of_any_size(lambda: _loaded_pixels(data, mode, header))
+        if header.format == "PNG":
+            check_png(data)  # Pillow does not look at the checksums of pixels.
+        try:
+            # See NOTE [ two pixel limits ]: a TIFF's size is looked at again when it is loaded.
+            return of_any_size(lambda: _loaded_pixels(data, mode, header))
+        except Exception:
+            if header.format != "PNG":
+                raise
+            # What stands behind the pixels may be damaged alone.
+            lean = next(essentials(data))
+            return of_any_size(lambda: _loaded_pixels(lean, mode, header))
 
 
 def _loaded_pixels(data: bytes | memoryview, mode: str, header: ImageHeader) -> NDArray[Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from readers.store.errors import ImageError
 from readers.store.extra_formats import JPEG_12, read_extra_header
 from readers.store.pillow_files import open_picture, reading_by_pillow
+from readers.store.tiff_planes import read_tiff_planes
 
 if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile
@@ -73,6 +74,19 @@ def read_header(data: bytes | memoryview, *, pixels_max: int) -> ImageHeader:
         _check_pixel_count(extra.width, extra.height, pixels_max)
         bit_depth = 16 if extra.format == JPEG_12 else 8
         return ImageHeader(extra.format, extra.width, extra.height, "RGB", 1, 1, bit_depth)
+    planes = read_tiff_planes(data)
+    if planes is not None:
+        _check_pixel_count(planes.width, planes.height, pixels_max)
+        _check_tile(planes.tile, pixels_max)
+        return ImageHeader(
+            format="TIFF",
+            width=planes.width,
+            height=planes.height,
+            mode=planes.mode,
+            orientation=planes.orientation,
+            frame_count=planes.page_count,
+            bit_depth=planes.bits,
+        )
     with reading_by_pillow(data):
         image = open_picture(data)
         width, height = stored_size(image)
@@ -151,13 +165,19 @@ def _check_pixel_count(width: int, height: int, pixels_max: int) -> None:
 
 def _check_size(image: ImageFile, width: int, height: int, pixels_max: int) -> None:
     _check_pixel_count(width, height, pixels_max)
-    over = f"pixels is over the limit of {pixels_max} pixels; raise it with --max-pixels"
     if image.format == "TIFF":
-        # A tile may reach over the edge of its image; memory is taken for the whole tile.
         tags = cast("Any", image).tag_v2
         tile = int(tags.get(_TIFF_TILE_WIDTH, 1)), int(tags.get(_TIFF_TILE_HEIGHT, 1))
-        if tile[0] * tile[1] > max(pixels_max, _TILE_PIXELS):
-            raise ImageError(f"a tile of {tile[0]}x{tile[1]} {over}")
+        _check_tile(tile, pixels_max)
+
+
+def _check_tile(tile: tuple[int, int], pixels_max: int) -> None:
+    """A tile may reach over the edge of its image; memory is taken for the whole tile."""
+    if tile[0] * tile[1] > max(pixels_max, _TILE_PIXELS):
+        raise ImageError(
+            f"a tile of {tile[0]}x{tile[1]} pixels is over the limit of {pixels_max} pixels; raise "
+            "it with --max-pixels"
+        )
 
 
 def _check_mode(image: ImageFile) -> None:

@@ -17,7 +17,9 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from readers.store.errors import ImageError
+from readers.store.essentials import essentials
 from readers.store.signatures import START_BYTES, is_heic, signed_format, stranger_text
+from readers.store.tiff_planes import tiff_kind_text
 
 if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile
@@ -58,7 +60,12 @@ def open_picture(data: bytes | memoryview) -> ImageFile:
     image_module = _pillow()
     try:
         return of_any_size(lambda: _opened(data, _formats()))
-    except image_module.UnidentifiedImageError as error:
+    except Exception as error:
+        image = _opened_in_part(data)
+        if image is not None:
+            return image
+        if not isinstance(error, image_module.UnidentifiedImageError):
+            raise
         start = bytes(data[:START_BYTES])
         if is_heic(start):
             return _open_heic(data)
@@ -70,6 +77,18 @@ def open_picture(data: bytes | memoryview) -> ImageFile:
             factory, _ = image_module.OPEN[name]
             factory(io.BytesIO(data), "")
         raise ImageError(_damage(data, error)) from error
+
+
+def _opened_in_part(data: bytes | memoryview) -> ImageFile | None:
+    """The picture of a file of which some part is damaged that says nothing about pixels; or None.
+
+    Raises:
+        ImageError: The damage is where the pixels follow from.
+    """
+    for part in essentials(data):
+        with suppress(Exception):
+            return of_any_size(functools.partial(_opened, part, _formats()))
+    return None
 
 
 def of_any_size(read: Callable[[], _Result]) -> _Result:
@@ -150,6 +169,11 @@ def _damage(data: bytes | memoryview, error: Exception) -> str:
     text = str(error)
     if name == "WEBP" and len(data) < (expected := int.from_bytes(data[4:8], "little") + 8):
         return f"truncated WEBP file: {len(data)} bytes of {expected}"
+    if name == "TIFF" and text.startswith("unknown ") and text.split()[-1] == "mode":
+        return (
+            f"a TIFF that is not read: {tiff_kind_text(data)}; save it as gray, RGB or RGBA of 8 "
+            "or 16 bits"
+        )
     if isinstance(error, _pillow().UnidentifiedImageError) or not text:
         text = type(error).__name__
     return f"damaged {name} file: {text}"
