@@ -214,7 +214,7 @@ def test_lvis_is_recognised_when_its_list_of_images_fills_the_head(tmp_path):
     document = json.loads(path.read_text())
     extra = [entry | {"id": 100 + n} for n, entry in enumerate(document["images"] * 500)]
     pad = {"categories": [CAT | {"def": "x" * 100_000}]}
-    path.write_text(json.dumps({"images": document["images"] + extra, **pad, "annotations": []}))
+    path.write_text(json.dumps({"images": document["images"] + extra, "annotations": [], **pad}))
     assert detect(tmp_path, SourceOptions()).format == "coco"
 
 
@@ -226,6 +226,30 @@ def test_other_keys_that_name_the_picture_are_taken_and_said(tmp_path, key):
     found = scan(tmp_path)
     assert keys(found) == ["images/a.png"]
     assert any(f"1 image without file_name; named by '{key}'" in note for note in found.notes)
+
+
+def test_the_address_counts_where_no_file_name_is_there(tmp_path):
+    """Pictures that were renamed since are found by the name that they have now."""
+    draw(tmp_path, "val2017/0001.png", "val2017/0002.png")
+    listed = [
+        image(n, f"COCO_val2014_000{n}.png", coco_url=f"http://x.org/val2017/000{n}.png")
+        for n in (1, 2, 3)
+    ]
+    write(tmp_path / "annotations/lvis_v0.5_val.json", listed, boxes(2, 1))
+    found = scan(tmp_path)
+    assert keys(found) == ["val2017/0001.png", "val2017/0002.png"]
+    assert any("no file_name is there; found by the other name of each" in n for n in found.notes)
+    (reject,) = found.rejects
+    assert "val2017/0003.png not found" in reject.reason
+
+
+def test_captions_with_category_ids_are_captions_when_they_are_given(tmp_path):
+    """A key that says nothing does not make objects of them."""
+    draw(tmp_path, *(f"train/{n}.png" for n in range(3)))
+    path = write(tmp_path / "annotations/captions_train.json", images(), captions(category_id=1))
+    found = scan(path)
+    assert [item.values["captions"] for item in found.items] == [[f"cat {n}"] for n in range(3)]
+    assert found.annotation_rejects == []
 
 
 def test_images_without_any_name_are_an_error_of_their_own(tmp_path):
@@ -271,8 +295,9 @@ def test_a_text_id_that_spells_a_number_is_taken_with_a_note(tmp_path, of_image,
     assert "such as ann.json, annotation 7" in note
 
 
-def test_ids_of_one_kind_need_no_note(tmp_path):
+@pytest.mark.parametrize("image_id", ["2", "street", "007", 2, 2.0])
+def test_ids_of_one_kind_need_no_note(tmp_path, image_id):
     """Text everywhere, or numbers everywhere, is as it should be."""
     draw(tmp_path, "a.png")
-    write(tmp_path / "ann.json", [image("2", "a.png")], [box(7, "2")])
+    write(tmp_path / "ann.json", [image(image_id, "a.png")], [box(7, image_id)])
     assert not any("image_id" in note for note in scan(tmp_path).notes)

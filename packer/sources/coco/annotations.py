@@ -115,6 +115,7 @@ def read_objects(
     images = list(listed.by_id.values())
     image_numbers = _image_numbers(listed, images, gathered)
     tally = _Tally()
+    parts = PartProblems()
     # Annotations of an image may lie anywhere in the file. Objects that wait for the rest of theirs
     # take as much memory as all that are joined, so the file is gone through several times, for
     # some of the images each. Decoding is what takes the time, and is done once.
@@ -127,7 +128,8 @@ def read_objects(
             positions, image_numbers[positions].tolist(), entries, strict=True
         ):
             image = images[number]
-            parts = PartProblems()
+            if parts.is_any:
+                parts = PartProblems()
             try:
                 if entry is None:
                     entry = _loosely(coco_file, position, problem, parts)
@@ -141,7 +143,8 @@ def read_objects(
                 reject = Reject(key=image.key, path=path, reason=str(error))
                 tally.problems.append((position, reject))
                 continue
-            tally.add_parts(parts, position, image, f"{coco_file.name}, {raw_object.place}")
+            if parts.is_any:
+                tally.add_parts(parts, position, image, f"{coco_file.name}, {raw_object.place}")
             objects[number - first].append(pack_object(raw_object))
             if raw_object.area is None and entry.area is not None:
                 tally.odd_area_count += 1
@@ -270,6 +273,7 @@ def _image_numbers(
     """
     coco_file = listed.coco_file
     number_of = {image.id: number for number, image in enumerate(images)}
+    text_ids = listed.text_ids
     numbers = array("q")
     mixed_count, first_mixed = 0, ""
     for position, (entry, problem) in enumerate(
@@ -280,7 +284,8 @@ def _image_numbers(
         if number >= 0:
             image = images[number]
             image.annotation_count += 1
-            if isinstance(entry.image_id, str) != (image_id in listed.text_ids):  # type: ignore[union-attr]
+            is_text = isinstance(entry.image_id, str)  # type: ignore[union-attr]
+            if (is_text or text_ids) and is_text != (image_id in text_ids):
                 mixed_count += 1
                 first_mixed = first_mixed or _full_place(coco_file, position)
             number = -1 if image.problem else number

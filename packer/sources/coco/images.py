@@ -58,7 +58,7 @@ class FileImages:
         coco_file: The file.
         images: In the order of the file.
         by_id: The image of each id.
-        text_ids: Ids that are numbers and written as text.
+        text_ids: Ids that are written as text, be they numbers or not.
         folders: That were tried for the pictures.
         found: How the pictures were found.
         split: What split the file is of, or None.
@@ -96,6 +96,7 @@ def read_images(
     """
     rejects: list[Reject] = []
     entries: list[tuple[Id, CocoImage, bytes]] = []
+    positions: list[int] = []
     first_names: dict[Id, bytes] = {}
     twice: dict[Id, list[bytes]] = {}
     text_ids: set[Id] = set()
@@ -115,15 +116,26 @@ def read_images(
         elif first_names.get(image_id) == name:
             repeated_count += 1
         else:
-            if isinstance(entry.id, str) and isinstance(image_id, int):
+            if isinstance(entry.id, str):
                 text_ids.add(image_id)
             if first_names.setdefault(image_id, name) != name:
                 twice.setdefault(image_id, [first_names[image_id]]).append(name)
             entries.append((image_id, entry, name))
+            positions.append(position)
 
     words = split_words(coco_file)
     folders = picture_folders(coco_file.folder, words, root)
-    found = find_pictures([name for _, _, name in entries], folders, index, tree)
+    names = [name for _, _, name in entries]
+    found = find_pictures(names, folders, index, tree)
+    is_renamed = False
+    if entries and not found.found_count:
+        # LVIS 0.5 has the names of 2014 for pictures that are called as in 2017 since.
+        others = [_other_name(coco_file, position)[0] for position in positions]
+        if any(others):
+            renamed = [other or name for other, name in zip(others, names, strict=True)]
+            by_other = find_pictures(renamed, folders, index, tree)
+            is_renamed = by_other.found_count > 0
+            found = by_other if is_renamed else found
     images: list[Image] = []
     no_size_count = 0
     for (image_id, entry, name), picture in zip(entries, found.pictures, strict=True):
@@ -143,6 +155,8 @@ def read_images(
         f"{coco_file.name}: {count_text(named, 'image')} without file_name; named by {other!r}"
         for other, named in other_keys.items()
     ]
+    if is_renamed:
+        notes.append(f"{coco_file.name}: no file_name is there; found by the other name of each")
     federated = sorted(coco_file.keys(coco_file.images) & _FEDERATED)
     if federated:
         notes.append(

@@ -47,6 +47,11 @@ class PartProblems:
     reasons: list[tuple[str, str]] = field(default_factory=list)
     form: str = ""
 
+    @property
+    def is_any(self) -> bool:
+        """Whether there is anything to say."""
+        return bool(self.reasons or self.form)
+
     def add(self, part: str, reason: str) -> None:
         """One more part that is left out."""
         self.reasons.append((part, reason))
