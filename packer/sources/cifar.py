@@ -30,6 +30,7 @@ from packer.sources.cifar_batch import (
 )
 from packer.sources.class_names import ClassNames, read_class_names
 from packer.sources.container_files import ContainerFiles, find_container_files, split_of_path
+from packer.sources.file_start import pointer_reason, pointer_reason_of
 from packer.sources.items import Member, RawFile, RawItem, Reject, Scan
 from packer.sources.pairing import split_path
 from packer.sources.safe_pickle import UnsafePickleError
@@ -188,7 +189,10 @@ def _texts(value: Any, key: str) -> tuple[str, ...]:
 def _read_pickle(file: RawFile, found: ContainerFiles) -> bytes:
     if file.byte_count > PICKLE_BYTES_MAX:
         raise ValueError(f"{file.byte_count:,} bytes; expected at most {PICKLE_BYTES_MAX:,}")
-    return found.full_path(file.path).read_bytes()
+    data = found.full_path(file.path).read_bytes()
+    if pointer_reason(data):
+        raise ValueError(pointer_reason(data))
+    return data
 
 
 def _read_batch(file: RawFile, has_coarse: bool, found: ContainerFiles) -> _Batch:
@@ -228,6 +232,9 @@ def _numbers(content: dict[str, Any], key: str, count: int) -> list[int]:
 
 
 def _read_binary(file: RawFile, has_coarse: bool, found: ContainerFiles) -> _Batch:
+    problem = pointer_reason_of(found.full_path(file.path))
+    if problem:
+        raise ValueError(problem)
     label_bytes = 2 if has_coarse else 1
     record_bytes = label_bytes + PIXEL_BYTES
     count, rest = divmod(file.byte_count, record_bytes)

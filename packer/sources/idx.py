@@ -13,6 +13,7 @@ from pathlib import Path
 from packer.errors import SourceError
 from packer.sources.class_names import ClassNames
 from packer.sources.container_files import ContainerFiles, find_container_files, split_of_path
+from packer.sources.file_start import pointer_reason_of
 from packer.sources.idx_file import (
     IMAGES_HEADER_BYTES,
     IdxHeader,
@@ -170,6 +171,7 @@ def _read_pair(
 
 
 def _read_header(file: RawFile, found: ContainerFiles) -> IdxHeader:
+    _refuse_pointer(file, found)
     with open(found.full_path(file.path), "rb") as raw:
         stream = open_idx(raw)
         header = read_images_header(stream)
@@ -187,7 +189,15 @@ def _read_header(file: RawFile, found: ContainerFiles) -> IdxHeader:
     return header
 
 
+def _refuse_pointer(file: RawFile, found: ContainerFiles) -> None:
+    """Raise ValueError where Git LFS has not fetched the file."""
+    problem = pointer_reason_of(found.full_path(file.path))
+    if problem:
+        raise ValueError(problem)
+
+
 def _read_labels(file: RawFile, count: int, found: ContainerFiles) -> bytes:
+    _refuse_pointer(file, found)
     with open(found.full_path(file.path), "rb") as raw:
         return read_labels(open_idx(raw), count)
 

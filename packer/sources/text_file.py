@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from packer.errors import SourceError
+from packer.sources.file_start import pointer_reason
 from packer.sources.walk import readable_path
 
 
@@ -17,7 +18,10 @@ def read_text(path: Path) -> str:
     """
     place = readable_path(os.fsencode(path))
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        data = path.read_bytes()
+        if pointer_reason(data):
+            raise SourceError(f"{place}: {pointer_reason(data)}.")
+        return data.decode("utf-8-sig")
     except OSError as error:
         raise SourceError(f"{place}: cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:

@@ -13,6 +13,7 @@ import msgspec
 from packer.errors import SourceError
 from packer.sources.annotations import Annotations, RawObject, pack_annotations, unpack_annotations
 from packer.sources.class_names import ClassNames, class_names
+from packer.sources.file_start import pointer_reason
 from packer.sources.items import RawItem, Reject, Scan
 from packer.sources.pairing import PictureIndex, composed, several_reason, split_path, stem_of
 from packer.sources.picture_item import picture_item
@@ -219,6 +220,8 @@ def _read(
             data = file.read()
     except OSError as error:
         return f"its label file {shown} cannot be read: {error.strerror}"
+    if pointer_reason(data):
+        return f"its label file {shown}: {pointer_reason(data)}"
     if b"\0" in data:
         return f"its label file {shown} is no text (or UTF-16). Save it as UTF-8"
     objects: list[RawObject] = []

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from packer.errors import SourceError
 from packer.sources.annotations import Annotations, RawObject, object_fields, pack_annotations
+from packer.sources.file_start import pointer_reason
 from packer.sources.items import RawItem, Reject, Scan
 from packer.sources.pairing import PictureIndex, split_path
 from packer.sources.picture_item import picture_item
@@ -123,6 +124,8 @@ def read_blocks(raw: Path, path: bytes) -> Iterator[Block]:
             data = file.read()
     except OSError as error:
         raise SourceError(f"{shown}: cannot be read: {error.strerror}.") from error
+    if pointer_reason(data):
+        raise SourceError(f"{shown}: {pointer_reason(data)}.")
     block: Block | None = None
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
         text = line.strip()

@@ -8,6 +8,9 @@ import re
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element, ParseError, fromstring, iterparse
 
+from packer.sources.file_start import content_problem
+from readers.store.signatures import START_BYTES
+
 FILE_BYTES_MAX = 2**26
 """64 MiB: thousands of times what the annotations of one picture take."""
 
@@ -82,9 +85,10 @@ def _read(path: bytes, bytes_max: int) -> bytes:
             data = file.read()
     except OSError as error:
         raise ValueError(f"cannot be read: {error.strerror}") from error
+    problem = content_problem(data[:START_BYTES])
+    if problem:
+        raise ValueError(f"{problem}, expected XML")
     data = _as_utf8(data).lstrip()
-    if not data:
-        raise ValueError("the file is empty, expected XML")
     # A document type can define entities that grow to gigabytes or read other files. Not every
     # expat refuses them, and no tool that writes annotations needs them. In UTF-8 a search of the
     # bytes cannot miss one.

@@ -18,6 +18,7 @@ from packer.sources.container_files import (
     member_problem,
     splits_of_paths,
 )
+from packer.sources.file_start import pointer_reason_of
 from packer.sources.items import Member, RawFile, RawItem, Reject, Scan
 from packer.sources.pairing import stem_of
 from packer.sources.source import SourceOptions
@@ -154,7 +155,9 @@ def _read_archive(
         with zipfile.ZipFile(found.full_path(file.path)) as archive:
             members = archive.infolist()
     except _ERRORS as error:
-        reason = f"the archive's directory cannot be read: {error}. Get the archive anew"
+        reason = pointer_reason_of(found.full_path(file.path)) or (
+            f"the archive's directory cannot be read: {error}. Get the archive anew"
+        )
         found.rejects.append(Reject(key=file.path, path=shown, reason=reason))
         return []
     pictures: dict[bytes, _Picture] = {}

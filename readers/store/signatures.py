@@ -21,10 +21,12 @@ _SIGNATURES = (
     (re.compile(rb"\0\0\0\x0cjP  \r\n\x87\n|\xff\x4f\xff\x51"), "JPEG2000"),
 )
 
+_LFS_POINTER = re.compile(rb"\s*version https://(git-lfs|hawser)\.github\.com/spec/")
+
 _STRANGERS = (
-    (re.compile(rb"\s*(<!doctype html|<html)", re.IGNORECASE), "an HTML page"),
+    (_LFS_POINTER, "a Git LFS pointer: get the file with git lfs pull"),
+    (re.compile(rb"\s*(<!doctype html|<html)", re.IGNORECASE), "a web page (HTML)"),
     (re.compile(rb"\s*(<\?xml[^>]*>\s*)?<svg", re.IGNORECASE), "an SVG drawing"),
-    (re.compile(rb"version https://git-lfs"), "a Git LFS pointer: get the file with git lfs pull"),
     (re.compile(rb"%PDF"), "a PDF document"),
     (re.compile(rb"PK\x03\x04"), "a zip archive"),
     (re.compile(rb"\x1f\x8b"), "gzip data"),
@@ -45,12 +47,23 @@ def is_heic(start: bytes) -> bool:
     return _HEIC.match(start) is not None
 
 
+def is_lfs_pointer(start: bytes) -> bool:
+    """Whether a file starts like what Git LFS leaves in place of a file that was not fetched."""
+    return _LFS_POINTER.match(start.removeprefix(b"\xef\xbb\xbf")) is not None
+
+
+def stranger_kind(start: bytes) -> str | None:
+    """What a file that starts like this is, where it holds neither a picture nor annotations."""
+    start = start.removeprefix(b"\xef\xbb\xbf")
+    return next((kind for signature, kind in _STRANGERS if signature.match(start)), None)
+
+
 def stranger_text(start: bytes) -> str:
     """Why a file without a known signature is no picture."""
     if not any(start):
         return (
             f"not an image: the first {len(start)} bytes are all zero, an unfinished copy perhaps"
         )
-    kind = next((kind for signature, kind in _STRANGERS if signature.match(start)), None)
+    kind = stranger_kind(start)
     looks = f"it looks like {kind}" if kind else f"it starts with {start[:16]!r}"
     return f"not an image: {looks}; pictures that are read: {_READ}"

@@ -13,7 +13,7 @@ from tests.store.pictures import LIMIT, noise, saved
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"\n<!DOCTYPE html><html>", "looks like an HTML page"),
+        (b"\n<!DOCTYPE html><html>", "looks like a web page"),
         (b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer: get the file with"),
         (bytes(5000), "the first 256 bytes are all zero"),
         (b"hello, this is text", r"starts with b'hello, this is t'; pictures that are read: JPEG"),

@@ -24,8 +24,10 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import msgspec
 
 from packer.errors import SourceError
+from packer.sources.file_start import content_problem
 from packer.sources.pairing import split_path
 from packer.sources.walk import readable_path
+from readers.store.signatures import START_BYTES
 
 Kind = Literal["instances", "keypoints", "captions", "panoptic", "labels", "images", "results"]
 """What a file holds: `labels` are categories of whole pictures, `images` has no annotations at all,
@@ -244,6 +246,9 @@ def read_coco(folder: Path, path: bytes) -> CocoFile | None:
                 raise SourceError(f"{name}: the file is empty; expected COCO JSON.") from error
     except OSError as error:
         raise SourceError(f"{name}: cannot be read: {error.strerror}.") from error
+    problem = content_problem(mapped[:START_BYTES])
+    if problem:
+        raise SourceError(f"{name}: {problem}; expected COCO JSON.")
     data = memoryview(mapped)
     if mapped[:3] == codecs.BOM_UTF8:
         data = data[3:]

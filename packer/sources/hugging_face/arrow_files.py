@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from packer.errors import SourceError
+from packer.sources.file_start import pointer_reason_of
 
 READ_BYTES = 2**20
 """Parquet is read in pieces of this size, rather than a whole column of a row group at once."""
@@ -33,10 +34,18 @@ def open_parquet(path: Path) -> Any:
 
     Raises:
         SourceError: pyarrow is not installed.
-        pyarrow.ArrowException, OSError: It is no Parquet file, or damaged.
+        pyarrow.ArrowException, OSError, ValueError: It is no Parquet file, or damaged.
     """
     parquet = load_pyarrow("pyarrow.parquet")
+    _refuse_pointer(path)
     return parquet.ParquetFile(path, buffer_size=READ_BYTES, memory_map=False)
+
+
+def _refuse_pointer(path: Path) -> None:
+    """Raise ValueError, one of `arrow_errors`, where Git LFS has not fetched the file."""
+    problem = pointer_reason_of(path)
+    if problem:
+        raise ValueError(problem)
 
 
 class ArrowBatches:
@@ -50,12 +59,13 @@ class ArrowBatches:
 
     Raises:
         SourceError: pyarrow is not installed.
-        pyarrow.ArrowException, OSError: It is no Arrow file, or damaged.
+        pyarrow.ArrowException, OSError, ValueError: It is no Arrow file, or damaged.
     """
 
     def __init__(self, path: Path) -> None:
         arrow = load_pyarrow()
         ipc = load_pyarrow("pyarrow.ipc")
+        _refuse_pointer(path)
         self._source = arrow.memory_map(str(path))
         self._is_stream = self._source.read(6) != b"ARROW1"
         self._source.seek(0)

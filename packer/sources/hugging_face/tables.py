@@ -12,10 +12,13 @@ import msgspec
 
 from packer.errors import SourceError
 from packer.sources.container_files import ContainerFiles, find_container_files, split_of_path
+from packer.sources.file_start import pointer_reason
 from packer.sources.items import RawFile, Reject
 from packer.sources.pairing import normal_path, split_path
 from packer.sources.walk import readable_path
 from packer.wording import names_text
+
+NOT_NAMED = "table that no state.json names"
 
 _DICT, _STATE, _INFO = b"dataset_dict.json", b"state.json", b"dataset_info.json"
 _SHARD = re.compile(rb"^(.+?)-\d{5}-of-\d{5}.*\.parquet$", re.IGNORECASE)
@@ -59,7 +62,7 @@ def find_tables(raw: Path) -> tuple[ContainerFiles, list[Table], list[str]]:
         named = {table.file.path for table in tables}
         for path in by_path:
             if path.endswith((b".arrow", b".parquet")) and path not in named:
-                found.ignored.add("table that no state.json names", readable_path(path))
+                found.ignored.add(NOT_NAMED, readable_path(path))
         _check_dict(by_path, states, found)
     else:
         paths = [path for path in by_path if path.lower().endswith((b".parquet", b".arrow"))]
@@ -93,7 +96,10 @@ def _read_json(file: RawFile | None, found: ContainerFiles) -> Any:
     try:
         if file.byte_count > _JSON_BYTES_MAX:
             raise ValueError(f"{file.byte_count:,} bytes; expected at most {_JSON_BYTES_MAX:,}")
-        return msgspec.json.decode(found.full_path(file.path).read_bytes())
+        data = found.full_path(file.path).read_bytes()
+        if pointer_reason(data):
+            raise ValueError(pointer_reason(data))
+        return msgspec.json.decode(data)
     except (OSError, ValueError, msgspec.DecodeError, RecursionError) as error:
         reason = f"cannot be read as JSON: {error}"
         reject = Reject(key=file.path, path=readable_path(file.path), reason=reason)

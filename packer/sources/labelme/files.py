@@ -14,6 +14,7 @@ from xml.etree.ElementTree import Element
 import msgspec
 
 from packer.sources.annotations import RawObject, pack_points
+from packer.sources.file_start import content_problem
 from packer.sources.items import Reject
 from packer.sources.labelme.masks import read_png_mask
 from packer.sources.named_objects import NamedObject, ellipse
@@ -28,6 +29,7 @@ from packer.sources.turned_boxes import (
 )
 from packer.sources.xml_file import read_xml
 from readers.store.schema import SIDE_MAX
+from readers.store.signatures import START_BYTES
 
 FILE_BYTES_MAX = 2**28
 """256 MiB: LabelMe writes the picture itself into the file."""
@@ -110,6 +112,9 @@ def _decode(path: bytes) -> Any:
             data = file.read().removeprefix(b"\xef\xbb\xbf")
     except OSError as error:
         raise ValueError(f"cannot be read: {error.strerror}") from error
+    problem = content_problem(data[:START_BYTES])
+    if problem:
+        raise ValueError(f"not JSON: {problem}")
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from packer.errors import SourceError
+from packer.sources.file_start import pointer_reason_of
 from packer.sources.lists.columns import columns_of
 from packer.sources.lists.table import Row, Table, flat_record
 from packer.sources.walk import readable_path
@@ -64,6 +65,9 @@ def _record(data: bytes) -> dict[str, Any]:
 
 def _records(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
     """The flat record of each line that is not empty, or why it is none."""
+    problem = pointer_reason_of(path)
+    if problem:
+        raise SourceError(f"{readable_path(os.fsencode(path))}: {problem}.")
     try:
         with open(path, "rb") as file:
             for line, data in enumerate(file, 1):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from packer.errors import SourceError
+from packer.sources.file_start import pointer_reason_of
 from packer.sources.lists.columns import columns_of
 from packer.sources.lists.table import Row, Table, flat_record
 from packer.sources.walk import readable_path
@@ -23,6 +24,9 @@ def parquet_table(path: Path) -> Table:
         SourceError: It cannot be read, or pyarrow is not installed.
     """
     place = readable_path(os.fsencode(path))
+    problem = pointer_reason_of(path)
+    if problem:
+        raise SourceError(f"{place}: {problem}.")
     pyarrow, parquet = _pyarrow(place)
     try:
         with parquet.ParquetFile(path) as file:

@@ -24,6 +24,7 @@ import numpy as np
 
 from packer.errors import SourceError
 from packer.sources.annotations import object_fields
+from packer.sources.file_start import content_problem
 from packer.sources.items import Ignored, RawItem, Reject, Scan
 from packer.sources.lists.columns import LABEL_COLUMNS, PATH_COLUMNS, BoxColumns, Columns
 from packer.sources.lists.files import ListFile
@@ -39,6 +40,7 @@ from packer.sources.turned_boxes import angle_note
 from packer.sources.walk import PICTURE_TYPES, Picture, Tree, readable_path, walk
 from packer.wording import count_text
 from readers.store.schema import Field
+from readers.store.signatures import START_BYTES
 
 NOT_NAMED = "not named by the annotations"
 LIST_NOT_READ = "list that was not read"
@@ -239,6 +241,10 @@ def _content_of(entry: ListFile, flags: dict[str, int], options: SourceOptions) 
     if len(columns.names) > 20:
         header += f" and {len(columns.names) - 20} more"
     if columns.path is None:
+        with open(entry.table.path, "rb") as file:
+            problem = content_problem(file.read(START_BYTES))
+        if problem:
+            raise SourceError(f"{place}: {problem}; expected a list of pictures.")
         cells = [column for column in columns.names if column.endswith(".bytes")]
         way_out = "Rename the column, or add a header line."
         if cells:

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from packer.sources.container_files import member_problem
+from packer.sources.file_start import pointer_reason
+from readers.store.signatures import START_BYTES
 
 DATA_BYTES_MAX = 16 * 2**20
 """Largest member that is read with the headers: labels, captions and JSON of one sample."""
@@ -85,7 +87,10 @@ class TarReader:
         position = 0
         try:
             with open(self._path, "rb") as file:
-                self.is_compressed = file.read(2) == b"\x1f\x8b"
+                start = file.read(START_BYTES)
+                if pointer_reason(start):
+                    raise TarDamageError(pointer_reason(start))
+                self.is_compressed = start[:2] == b"\x1f\x8b"
                 file.seek(0)
                 limit = None if self.is_compressed else os.fstat(file.fileno()).st_size
                 stream = _GuardedStream(gzip.GzipFile(fileobj=file) if limit is None else file)

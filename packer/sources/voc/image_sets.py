@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from packer.sources.file_start import pointer_reason
 from packer.sources.items import Reject
 from packer.sources.pairing import composed, split_path, stem_of
 from packer.sources.splits import ordered_splits
@@ -117,11 +118,14 @@ class SplitLists:
             place = readable_path(splits[split])
             try:
                 with open(os.path.join(raw, splits[split]), "rb") as file:
-                    lines = file.read().removeprefix(b"\xef\xbb\xbf").splitlines()
+                    data = file.read().removeprefix(b"\xef\xbb\xbf")
+                problem = pointer_reason(data)
             except OSError as error:
-                reason = f"the list cannot be read: {error.strerror}"
-                self.rejects.append(Reject(key=b"", path=place, reason=reason))
+                problem = f"the list cannot be read: {error.strerror}"
+            if problem:
+                self.rejects.append(Reject(key=b"", path=place, reason=problem))
                 continue
+            lines = data.splitlines()
             for number, line in enumerate(lines, 1):
                 name = _listed_name(line)
                 if not name:

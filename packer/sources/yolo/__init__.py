@@ -31,6 +31,7 @@ from packer.sources.annotations import (
     object_fields,
     pack_annotations,
 )
+from packer.sources.file_start import pointer_reason
 from packer.sources.items import RawItem, Reject, Scan
 from packer.sources.pairing import several_reason, split_path
 from packer.sources.picture_item import picture_item
@@ -231,6 +232,8 @@ def _read_one(
             data = file.read()
     except OSError as error:
         return f"its label file {place} cannot be read: {error.strerror}"
+    if pointer_reason(data):
+        return f"its label file {place}: {pointer_reason(data)}"
     if b"\0" in data:
         return f"its label file {place} is no text (or UTF-16). Save it as UTF-8"
     read = read_label_file(data, place, rules)

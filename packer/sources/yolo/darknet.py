@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from packer.errors import SourceError
+from packer.sources.file_start import pointer_reason
 from packer.sources.source import SourceOptions
 from packer.sources.walk import Tree, readable_path, walk
 from packer.sources.yolo.layout import ANNOTATION_EXTENSIONS, Layout
@@ -66,10 +67,13 @@ def darknet_layout(raw: Path, file: Path, options: SourceOptions) -> Layout:
 def _read_settings(file: Path) -> dict[str, str]:
     """The `key = value` lines of an obj.data."""
     try:
-        text = file.read_bytes().decode("utf-8-sig", "surrogateescape")
+        data = file.read_bytes()
     except OSError as error:
         shown = readable_path(os.fsencode(file))
         raise SourceError(f"{shown}: cannot be read: {error.strerror}.") from error
+    if pointer_reason(data):
+        raise SourceError(f"{readable_path(os.fsencode(file))}: {pointer_reason(data)}.")
+    text = data.decode("utf-8-sig", "surrogateescape")
     pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
     return {key.strip(): value.strip() for key, is_pair, value in pairs if is_pair}
 

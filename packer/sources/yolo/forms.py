@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 
 from packer.errors import SourceError
+from packer.sources.file_start import content_problem
 from packer.sources.source import SourceOptions
 from packer.sources.walk import readable_path, skip_reason
 from packer.sources.yolo.bare import bare_layout
@@ -21,6 +22,8 @@ from packer.sources.yolo.layout import Layout
 from packer.sources.yolo.paths import inside
 from packer.sources.yolo.ultralytics import ultralytics_layout
 from packer.wording import names_text
+
+_USUAL_NAMES = ("data.yaml", "data.yml", "dataset.yaml", "obj.data")
 
 
 def find_layout(raw: Path, options: SourceOptions) -> Layout:
@@ -73,7 +76,7 @@ def _declaration(raw: Path) -> tuple[Path | None, list[Path]]:
                 f"{_shown(raw)}: more than one data set: {shown}. Give the one that is meant."
             )
     if len(found) > 1:
-        usual = [p for p in found if p.name.lower() in ("data.yaml", "data.yml", "dataset.yaml")]
+        usual = [p for p in found if p.name.lower() in _USUAL_NAMES and p.suffix != ".data"]
         found = [*usual, *(path for path in found if path not in usual)]
         if len(usual) != 1 and len([p for p in found if p.suffix != ".data"]) > 1:
             shown = ", ".join(readable_path(os.fsencode(path.name)) for path in found[:5])
@@ -102,8 +105,30 @@ def _entries(folder: Path) -> tuple[list[Path], list[Path]]:
 
 def _declaring(files: list[Path]) -> list[Path]:
     """Files that declare a data set: YAML first."""
+    for path in files:
+        if path.name.lower() in _USUAL_NAMES:
+            _check_whole(path)
     yamls = [path for path in files if path.suffix.lower() != ".data" and declares_yolo(path)]
     return yamls + [path for path in files if path.suffix.lower() == ".data" and _is_data(path)]
+
+
+def _check_whole(path: Path) -> None:
+    """Refuse a file that is called like one of YOLO's and cannot be read, or was cut short."""
+    try:
+        start = path.read_bytes()[:65536]
+    except OSError as error:
+        raise SourceError(f"{_shown(path)}: cannot be read: {error.strerror}.") from error
+    problem = content_problem(start)
+    if not problem and path.suffix.lower() != ".data" and not declares_yolo(path):
+        keys = re.findall(rb"^(train|val|test|nc|names|path)\s*:", start, re.MULTILINE)
+        if keys or b"\0" in start:
+            has = f"it has {', '.join(key.decode() for key in keys)}" if keys else "it is not text"
+            problem = f"{has}, and no names of classes; cut short perhaps"
+    if problem:
+        raise SourceError(
+            f"{_shown(path)}: {problem}; expected YOLO's data file, with names of classes and "
+            "splits. Get the file again, or move it away."
+        )
 
 
 def _is_data(path: Path) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from packer.errors import SourceError
+from packer.sources.file_start import pointer_reason
 from packer.sources.items import Reject
 from packer.sources.pairing import PictureIndex, split_path
 from packer.sources.walk import Picture, Tree, readable_path
@@ -107,6 +108,8 @@ def add_list(named: NamedPictures, path: bytes, split: int, starts: list[bytes |
         data = (named.base / os.fsdecode(path)).read_bytes()
     except OSError as error:
         raise SourceError(f"{shown}: cannot be read: {error.strerror}.") from error
+    if pointer_reason(data):
+        raise SourceError(f"{shown}: {pointer_reason(data)}.")
     lines = [line.strip() for line in data.removeprefix(b"\xef\xbb\xbf").splitlines()]
     folders = [split_path(path)[0], *(start for start in starts if start is not None), b""]
     paths = ListedPaths([line for line in lines if line], folders, named.base, named.index)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from packer.errors import SourceError
 from packer.sources.class_names import read_class_names
+from packer.sources.file_start import pointer_reason_of
 from packer.sources.walk import Tree, readable_path
 from packer.wording import names_text
 
@@ -76,6 +77,9 @@ def read_class_files(base: Path, paths: list[bytes]) -> tuple[tuple[str, ...] | 
 def _read_notes(path: Path) -> tuple[str, ...]:
     """The names in Label Studio's notes.json."""
     place = readable_path(os.fsencode(path))
+    problem = pointer_reason_of(path)
+    if problem:
+        raise SourceError(f"{place}: {problem}.")
     try:
         categories = json.loads(path.read_bytes())["categories"]
         names = {entry["id"]: entry["name"] for entry in categories}
