@@ -84,6 +84,7 @@ def scan_source(raw: Path, options: SourceOptions) -> Scan:
         ValueError: `options.format` is no source's name.
     """
     from packer.sources.detection.detect import detect, nothing_found
+    from packer.sources.detection.unread import stop_at_unread
 
     shown = readable_path(os.fsencode(raw))
     if options.format not in (AUTO_FORMAT, *SOURCES):
@@ -121,10 +122,12 @@ def scan_source(raw: Path, options: SourceOptions) -> Scan:
     scan = source_named(detection.format).scan(raw, options)
     if not scan.items and not scan.rejects:
         raise SourceError(nothing_found(raw))
+    notes = stop_at_unread(raw, scan, options)
     if options.task is not None:
         scan = only_task(scan, options.task)
     if options.split is not None:
         scan = only_split(scan, options.split)
     scan.notes.insert(0, detection.line)
+    scan.notes.extend(notes)
     scan.options.update(options.asked())
     return scan

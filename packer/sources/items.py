@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,15 +90,44 @@ class Reject(msgspec.Struct, frozen=True, kw_only=True):
     part: str = ""
 
 
+_ALIKE_MAX = 50
+"""How many ignored files of a folder and a kind are remembered by name."""
+
+
+@dataclass
+class AlikeFiles:
+    """Ignored files of one reason, folder and extension: how many, and the first by path."""
+
+    reason: str
+    extension: str
+    count: int = 0
+    paths: list[str] = field(default_factory=list)
+
+
 @dataclass
 class Ignored:
     """Files that are no raw items, by reason: how many, and the first few by name."""
 
     counts: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[str]] = field(default_factory=dict)
+    _alike: dict[tuple[str, str, str], AlikeFiles] = field(default_factory=dict, compare=False)
+
+    @property
+    def groups(self) -> list[AlikeFiles]:
+        """The files by reason, folder and extension."""
+        return list(self._alike.values())
 
     def add(self, reason: str, path: str) -> None:
         """Count one more file, remembering the first five of each reason."""
+        folder, _, name = path.rpartition("/")
+        extension = os.path.splitext(name)[1].lower()
+        alike = self._alike.get((reason, folder, extension))
+        if alike is None:
+            alike = AlikeFiles(reason, extension)
+            self._alike[reason, folder, extension] = alike
+        alike.count += 1
+        if alike.count <= _ALIKE_MAX:
+            alike.paths.append(path)
         self.counts[reason] = self.counts.get(reason, 0) + 1
         names = self.examples.setdefault(reason, [])
         if len(names) < 5:

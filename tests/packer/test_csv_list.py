@@ -419,7 +419,7 @@ def test_lists_of_splits_lie_side_by_side(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "the header has nothing; expected a column of paths, called one of path, "),
+        ("", "the file is empty; expected a list of pictures"),
         ("name,label\n1.png,a\n", "the header has 'name', 'label'; expected a column of paths"),
         ("path,0,1\n1.png,0,2\n", "the header has 'path', '0', '1'; expected a column of labels"),
         ("path,label\n", "the list has a header and no rows"),

@@ -367,7 +367,9 @@ def test_questions_about_images_are_no_coco(tmp_path):
     """Annotations that have an image alone may be of any kind."""
     answers = {"annotations": [{"image_id": 1, "question_id": 1, "answer": "yes"}]}
     write_texts(write_files(tmp_path, "1.png"), {"vqa.json": json.dumps(answers)})
-    assert detect(tmp_path, AUTO).format == "flat"
+    assert {found.format for found in examine(tmp_path).evidence} == {"flat"}
+    with pytest.raises(SourceError, match=r"vqa\.json names 1 of 1 pictures in key 'image_id'"):
+        detect(tmp_path, AUTO)
 
 
 def test_keys_of_a_json_longer_than_what_is_read(tmp_path):

@@ -17,7 +17,8 @@ from packer.sources.detection.content import checked
 from packer.sources.detection.evidence import collect_evidence, file_evidence
 from packer.sources.detection.folders import label_files, sample_parts
 from packer.sources.detection.found import UNREAD, Evidence
-from packer.sources.detection.look import look_at, shown_names
+from packer.sources.detection.look import Look, look_at, shown_names
+from packer.sources.detection.unread import find_unread, unread_error
 from packer.sources.source import AUTO_FORMAT, SourceOptions
 from packer.sources.walk import PICTURE_TYPES, readable_path
 from packer.wording import count_text
@@ -112,7 +113,7 @@ def examine(raw: Path, options: SourceOptions = _DEFAULTS) -> Examination:
     Raises:
         SourceError: Nothing was found at all.
     """
-    evidence, unread = _gather(raw, options)
+    evidence, look = _gather(raw, options)
     shown = readable_path(os.fsencode(raw))
     best, others = evidence[0], evidence[1:]
     rivals = [other for other in others if best.score - other.score < LEAD_MIN]
@@ -120,6 +121,11 @@ def examine(raw: Path, options: SourceOptions = _DEFAULTS) -> Examination:
         error: SourceError | None = _tie(shown, [best, *rivals], others[len(rivals) :])
     else:
         error = _refusal(shown, best, "" if raw.is_file() else f" {_ways_out(evidence)}")
+    unread = _other_files(look, best.format) if look is not None else []
+    if error is None and look is not None and best.format in _PICTURES_ALONE:
+        pictures = [x.join(name) for x in look.listings for name in x.pictures]
+        telling = find_unread(raw, unread, pictures, None)
+        error = unread_error(raw, telling, best.format) if telling else None
     if error is not None:
         return Examination(evidence=tuple(evidence), error=error)
     also = [f"{other.format} ({other.seen})" for other in others]
@@ -134,26 +140,29 @@ _PICTURES_ALONE = ("imagefolder", "flat")
 """Formats that read pictures and names of folders, and no file of any other kind."""
 
 
-def _gather(raw: Path, options: SourceOptions) -> tuple[list[Evidence], list[bytes]]:
-    """All that speaks for any layout, the strongest first; and files that are no pictures.
+def _other_files(look: Look, format_name: str) -> list[bytes]:
+    """Files that are no pictures and that pictures alone have no use for."""
+    read = label_files(look) if format_name == "imagefolder" else set()
+    files = [listing.join(name) for listing in look.listings for name in listing.files]
+    return [path for path in files if path not in read]
+
+
+def _gather(raw: Path, options: SourceOptions) -> tuple[list[Evidence], Look | None]:
+    """All that speaks for any layout, the strongest first; and the look at a folder.
 
     Raises:
         SourceError: Nothing was found.
     """
     if raw.is_file():
-        return file_evidence(raw), []
+        return file_evidence(raw), None
     look = look_at(raw)
     evidence = collect_evidence(look, options)
     if not evidence:
         raise SourceError(nothing_found(raw, look.unreadable))
     evidence[0] = checked(evidence[0], look)
-    others = [listing.join(name) for listing in look.listings for name in listing.files]
     if evidence[0].format in _PICTURES_ALONE and not evidence[0].problem:
         evidence[:0] = sample_parts(look)
-    if evidence[0].format == "imagefolder":
-        read = label_files(look)
-        others = [path for path in others if path not in read]
-    return evidence, others
+    return evidence, look
 
 
 def _tie(shown: str, candidates: list[Evidence], others: list[Evidence]) -> AmbiguousFormatError:

@@ -12,6 +12,7 @@ from packer.errors import SourceError
 from packer.sources.detection import files, folders, lists, text_files
 from packer.sources.detection.found import DECLARED, STRUCTURAL, TABULAR, UNREAD, Evidence
 from packer.sources.detection.look import Listing, Look
+from packer.sources.detection.unread import file_advice
 from packer.sources.lists import csv_list, jsonl_list, parquet_list, txt_list
 from packer.sources.lists.csv_table import read_columns
 from packer.sources.source import SourceOptions
@@ -21,6 +22,7 @@ _FINDERS: tuple[Callable[[Look], Iterator[Evidence]], ...] = (
     files.declared,
     files.json_files,
     files.xml_files,
+    files.named_kinds,
     text_files.texts,
     folders.folder_names,
     folders.mask_folders,
@@ -84,11 +86,12 @@ def file_evidence(raw: Path) -> list[Evidence]:
             return [found]
         problem = "one file is not enough. Give the folder that holds it and its pictures"
         return [replace(found, problem=problem)]
-    kind = "one picture" if is_picture_name(os.fsencode(raw.name)) else "a file of no known kind"
-    raise SourceError(
-        f"{readable_path(os.fsencode(raw))} is {kind}; expected a folder of pictures "
-        f"({PICTURE_TYPES}) or a file of annotations. Give the folder that it lies in."
-    )
+    shown = readable_path(os.fsencode(raw))
+    expected = f"expected a folder of pictures ({PICTURE_TYPES}) or a file of annotations"
+    if is_picture_name(os.fsencode(raw.name)):
+        raise SourceError(f"{shown} is one picture; {expected}. Give the folder that it lies in.")
+    # Not sent to its folder: a build of that would stop at the file.
+    raise SourceError(f"{shown} is a file of no known kind; {expected}. {file_advice(raw)}")
 
 
 def _of_file(raw: Path) -> Iterator[Evidence]:
@@ -100,7 +103,13 @@ def _of_file(raw: Path) -> Iterator[Evidence]:
         yield Evidence(format="open-images", score=STRUCTURAL, seen=seen)
     if extension in _LIST_EXTENSIONS:
         yield Evidence(format=_LIST_EXTENSIONS[extension], score=TABULAR, seen=seen)
-    for find in (files.declared, files.json_files, files.xml_files, text_files.texts):
+    for find in (
+        files.declared,
+        files.json_files,
+        files.xml_files,
+        files.named_kinds,
+        text_files.texts,
+    ):
         yield from find(look)
     if extension in parquet_list.LIST_EXTENSIONS:
         kind = "hf" if files.holds_images(raw) else "parquet"

@@ -17,6 +17,8 @@ from packer.sources.detection.found import (
 )
 from packer.sources.detection.json_outline import JsonOutline, read_json_outline
 from packer.sources.detection.look import Look, shown_names
+from packer.sources.detection.promises import broken_promise
+from packer.sources.file_start import pointer_reason_of
 from packer.sources.hugging_face.arrow_files import open_parquet
 from packer.sources.hugging_face.columns import columns_of
 from packer.sources.pairing import stem_of
@@ -139,6 +141,33 @@ def _xml_format(head: str) -> str | None:
     return "labelme" if is_labelme else "voc"
 
 
+_MOT = re.compile(rb"(.*/)?(gt/gt|det/det)\.txt", re.IGNORECASE)
+
+
+def named_kinds(look: Look) -> Iterator[Evidence]:
+    """Files that only one tool writes, told by their names and first bytes."""
+    boxes = [path for path in look.files(b".txt") if _MOT.fullmatch(path)]
+    if boxes or any({b"img1", b"gt"} <= set(listing.folders) for listing in look.listings):
+        seen = f"{shown_names(boxes)} is there" if boxes else "folders img1 and gt"
+        yield Evidence(format="mot", score=STRUCTURAL, seen=seen)
+    lines = look.files(b".odgt")
+    if lines:
+        problem = broken_promise(os.path.join(look.root, lines[0]), lines[0].split(b"/")[-1])
+        seen = f"{shown_names(lines)} is there{'; but ' if problem else ''}{problem}"
+        yield Evidence(format="crowdhuman", score=STRUCTURAL, seen=seen)
+    for path in look.files(b".manifest", b".jsonl", b".json")[:FILES_MAX]:
+        keys = '"source(-ref)?"' if path.endswith(b".manifest") else '"source-ref"'
+        if re.match(rf"\s*\{{\s*{keys}\s*:", look.head(path)):
+            seen = f"{readable_path(path)} names the source of each line"
+            yield Evidence(format="sagemaker", score=STRUCTURAL, seen=seen)
+
+
+def _pointer_text(look: Look, path: bytes) -> str:
+    """What to add where Git LFS has not fetched a file."""
+    problem = pointer_reason_of(os.path.join(look.root, path))
+    return f"; {problem}" if problem else ""
+
+
 _ARCHIVES: dict[str, tuple[bytes, ...]] = {
     "tar": (b".tar", b".tgz", b".tar.gz"),
     "zip": (b".zip",),
@@ -161,7 +190,7 @@ def archives(look: Look) -> Iterator[Evidence]:
     for kind, extensions in _ARCHIVES.items():
         paths = look.files(*extensions)
         if paths:
-            seen = f"{shown_names(paths)}, and no pictures"
+            seen = f"{shown_names(paths)}, and no pictures{_pointer_text(look, paths[0])}"
             yield Evidence(format=kind, score=STRUCTURAL, seen=seen)
     paths = look.files(b".parquet")
     if paths:

@@ -27,6 +27,7 @@ from packer.sources.detection.look import (
     list_folder,
     shown_names,
 )
+from packer.sources.detection.promises import broken_promise
 from packer.sources.detection.text_files import are_yolo, is_yolo_class_file, yolo_classes_text
 from packer.sources.masks.names import role_of, stems_of_mask, stems_of_picture
 from packer.sources.pairing import composed, split_path, stem_of
@@ -155,7 +156,17 @@ def _folder_pair(look: Look, pictures: bytes, annotations: bytes) -> Evidence | 
         return Evidence(format="mask-pairs", score=PAIRED, seen=seen)
     if any(kind_of_file(look, x.join(name)) for x in inside for name in x.files[:FILES_MAX]):
         return None  # What the files say of themselves is more.
+    seen += _broken_text(look, [x.join(name) for x in inside for name in x.files])
     return Evidence(format="annotation-folders", score=PAIRED, seen=seen)
+
+
+def _broken_text(look: Look, paths: Sequence[bytes]) -> str:
+    """What is wrong with the first of some files that does not hold what its name says, if any."""
+    for path in paths[:FILES_MAX]:
+        problem = broken_promise(os.path.join(look.root, path), split_path(path)[1])
+        if problem:
+            return f"; {readable_path(path)}: {problem}"
+    return ""
 
 
 _SIDECARS = (b".txt", b".xml", b".json", b".npy", b".npz", b".mat", b".cls", b".caption", b".csv")
@@ -179,6 +190,7 @@ def sidecars(look: Look) -> Iterator[Evidence]:
                 seen = f"{seen}; {yolo_classes_text(look)}"
                 yield Evidence(format="yolo", score=PAIRED, seen=seen)
             else:
+                seen += _broken_text(look, paths)
                 yield Evidence(format="sidecars", score=PAIRED, seen=seen)
         marked = [name for name in listing.files if re.fullmatch(rb"gt_.*\.txt", name)]
         if marked:

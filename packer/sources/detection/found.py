@@ -49,6 +49,10 @@ UNREAD: dict[str, tuple[str, str]] = {
         "CreateML annotations",
         "Export them as COCO or Pascal VOC from the tool that made them",
     ),
+    "crowdhuman": (
+        "CrowdHuman annotations (.odgt, a JSON object a line)",
+        "Convert them to COCO, or write the boxes as CSV: path,label,xmin,ymin,xmax,ymax",
+    ),
     "csv-other": (
         "a list that says nothing about its pictures",
         "Give it a column of labels or boxes",
@@ -66,9 +70,17 @@ UNREAD: dict[str, tuple[str, str]] = {
         "a Label Studio export in its own form",
         "Export the project as COCO or YOLO, with images (turned boxes as YOLO OBB)",
     ),
+    "mot": (
+        "MOT Challenge sequences (frames in img1/, boxes by the number of the frame in gt/gt.txt)",
+        "Convert them to COCO, or write the boxes as CSV: path,label,xmin,ymin,xmax,ymax",
+    ),
     "npy": (
         "NumPy arrays",
         "Build from Python: packer.build(dataset, out), with any torch Dataset over them",
+    ),
+    "sagemaker": (
+        "an augmented manifest of SageMaker Ground Truth",
+        "Convert it to COCO, or write it as .jsonl with file_name and label, or as CSV",
     ),
     "sample-parts": (
         "folders that are parts of one sample each, not classes",

@@ -17,11 +17,12 @@ from packer.sources.detection.found import (
     Evidence,
 )
 from packer.sources.detection.look import NAMES_MAX, Look, shown_names
+from packer.sources.detection.meaning import tells_more
 from packer.sources.detection.text_files import mask_lists
 from packer.sources.lists import csv_list, jsonl_list, txt_list
 from packer.sources.lists.columns import PATH_COLUMNS, Columns
 from packer.sources.lists.csv_table import csv_table, read_columns, read_rows
-from packer.sources.lists.files import find_lists
+from packer.sources.lists.files import find_lists, split_in_name
 from packer.sources.lists.open_images import BOX_COLUMNS
 from packer.sources.lists.pictures import is_there, picture_folders
 from packer.sources.lists.table import Table
@@ -55,7 +56,7 @@ def csv_lists(look: Look, options: SourceOptions) -> Iterator[Evidence]:
         elif {"imageid", "labelname"} <= lower:
             # Image-level labels of Open Images lie beside the boxes.
             continue
-        else:
+        elif _is_telling(list_path, columns):
             yield Evidence(format="csv-other", score=TABULAR, seen=seen)
     if len(readable) == 1:
         yield _one_list(*readable[0], look, options)
@@ -67,6 +68,16 @@ def csv_lists(look: Look, options: SourceOptions) -> Iterator[Evidence]:
 def is_open_images(names: Iterable[str]) -> bool:
     """Whether the columns are those of Open Images' boxes."""
     return {name.lower() for name in BOX_COLUMNS} <= {name.lower() for name in names}
+
+
+def _is_telling(list_path: Path, columns: Columns) -> bool:
+    """Whether a list says more of its pictures than their sums, sizes and origins."""
+    rows = [row for _, row in islice(read_rows(list_path, columns.delimiter), NAMES_MAX)]
+    return any(
+        tells_more(name, [row[n] for row in rows if n < len(row)])
+        for n, name in enumerate(columns.names)
+        if n != columns.path
+    )
 
 
 def _has_flags(list_path: Path, columns: Columns) -> bool:
@@ -93,6 +104,10 @@ def txt_lists(look: Look, options: SourceOptions) -> Iterator[Evidence]:
     of_masks = mask_lists(look)
     names = [n for n in look.listings[0].files if n.lower().endswith(b".txt") and n not in of_masks]
     found = [n for n in names[:FILES_MAX] if txt_list.is_list(root / os.fsdecode(n))]
+    if look.has_pictures:
+        # Names alone, and sums of files, say nothing; but of a split they may.
+        paths = [root / os.fsdecode(name) for name in found]
+        found = [n for n, p in zip(found, paths, strict=True) if split_in_name(p) or _has_labels(p)]
     if len(found) > 1:
         extensions, read = txt_list.LIST_EXTENSIONS, txt_list.txt_table
         several = _several_lists("txt-list", found, look, extensions, read, txt_list.is_list)
@@ -122,6 +137,13 @@ def txt_lists(look: Look, options: SourceOptions) -> Iterator[Evidence]:
         "Give the folder of the pictures as --root"
     )
     yield Evidence(format="txt-list", score=MENTIONED, seen=seen, problem=problem)
+
+
+def _has_labels(list_path: Path) -> bool:
+    """Whether a line of a text list says more than a name and the sum of its file."""
+    rows = islice(txt_list.txt_table(list_path).rows(), NAMES_MAX)
+    labels = [row[1] for _, row in rows if not isinstance(row, str)]
+    return bool(labels) and tells_more("", labels)
 
 
 def _several_lists(

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from packer.errors import SourceError
+from packer.sources.file_start import pointer_reason
 from packer.sources.lists.columns import Columns, columns_of
 from packer.sources.lists.table import Row, Table
 from packer.sources.walk import readable_path
+from readers.store.signatures import START_BYTES
 
 
 def csv_table(path: Path) -> Table:
@@ -46,7 +48,8 @@ def read_columns(path: Path) -> Columns:
         columns = columns_of(header, delimiter)
         if columns.path is not None and len(columns.names) > 1:
             return columns
-        fallback = fallback or columns
+        if fallback is None or len(columns.names) > len(fallback.names):
+            fallback = columns
     assert fallback is not None
     return fallback
 
@@ -70,7 +73,10 @@ def read_lines(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     line = 1
     try:
         with open(path, "rb") as file:
-            if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):
+            start = file.read(START_BYTES)
+            if pointer_reason(start):
+                raise SourceError(f"{place}: {pointer_reason(start)}.")
+            if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
                 raise SourceError(f"{place}: the list is UTF-16. Save it as CSV in UTF-8.")
             file.seek(0)
             text = io.TextIOWrapper(

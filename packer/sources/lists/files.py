@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from packer.errors import SourceError
+from packer.sources.lists.flags import flag_columns
 from packer.sources.lists.table import Table
 from packer.sources.walk import readable_path, skip_reason, unreadable_folder
 from readers.store.splits import canonical_split
@@ -127,7 +128,8 @@ def _one_list(
 def _readable(tables: Sequence[Table]) -> list[Table]:
     """Those that name pictures: a file of another kind does not make the list ambiguous."""
     readable = [t for t in tables if t.columns.path is not None and len(t.columns.names) > 1]
-    return readable or list(tables)
+    telling = [t for t in readable if t.columns.says_something or flag_columns(t)]
+    return telling or readable or list(tables)
 
 
 def _split_folders(raw: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from packer.errors import SourceError
 from packer.sources.class_names import read_class_names
+from packer.sources.file_start import pointer_reason_of
 from packer.sources.items import Scan
 from packer.sources.lists.columns import columns_of
 from packer.sources.lists.files import find_lists
@@ -30,6 +32,9 @@ PICTURE_FOLDER = b"images"
 
 _SAMPLED_LINES = 200
 _NAMED_SHARE_MIN = 0.9
+
+
+_NUMBERS = re.compile(rb"[-+\d.]+([,;][-+\d.]+)+")
 
 
 def scan(raw: Path, options: SourceOptions) -> Scan:
@@ -73,7 +78,9 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
 def is_list(path: Path) -> bool:
     """Whether nearly every line of a text file begins with the path of a picture."""
     lines = [line for _, line in islice(_lines(path), _SAMPLED_LINES)]
-    named = [line for line in lines if is_picture_name(_parts(line)[0])]
+    named = [parts for parts in map(_parts, lines) if is_picture_name(parts[0])]
+    if named and all(len(parts) == 2 and _NUMBERS.fullmatch(parts[1]) for parts in named):
+        return False  # Boxes (`1.jpg 5,6,20,22,0`), not labels.
     return bool(lines) and len(named) >= _NAMED_SHARE_MIN * len(lines)
 
 
@@ -107,6 +114,9 @@ def _parts(line: bytes) -> list[bytes]:
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Lines that are not empty, without blanks around them, with their number from 1."""
+    problem = pointer_reason_of(path)
+    if problem:
+        raise SourceError(f"{readable_path(os.fsencode(path))}: {problem}.")
     try:
         with open(path, "rb") as file:
             for number, line in enumerate(file, 1):
