@@ -23,6 +23,7 @@ from packer.sources.lists import csv_list, jsonl_list, txt_list
 from packer.sources.lists.columns import PATH_COLUMNS, Columns
 from packer.sources.lists.csv_table import csv_table, read_columns, read_rows
 from packer.sources.lists.files import find_lists, split_in_name
+from packer.sources.lists.guess import guess_columns
 from packer.sources.lists.open_images import BOX_COLUMNS
 from packer.sources.lists.pictures import is_there, picture_folders
 from packer.sources.lists.table import Table
@@ -40,6 +41,7 @@ def csv_lists(look: Look, options: SourceOptions) -> Iterator[Evidence]:
         SourceError: A list cannot be read.
     """
     readable: list[tuple[bytes, Path, Columns]] = []
+    guessed: list[bytes] = []
     for path in look.files(*(e.encode() for e in csv_list.LIST_EXTENSIONS))[:FILES_MAX]:
         list_path = Path(os.fsdecode(os.path.join(look.root, path)))
         columns = read_columns(list_path)
@@ -51,6 +53,8 @@ def csv_lists(look: Look, options: SourceOptions) -> Iterator[Evidence]:
             if not look.has_pictures and len(columns.names) > _PIXEL_COLUMNS_LEAST:
                 seen = f"{readable_path(path)} has {len(columns.names)} columns, and no pictures"
                 yield Evidence(format="csv-pixels", score=STRUCTURAL, seen=seen)
+            elif look.has_pictures and b"/" not in path:
+                guessed += [path] if guess_columns(list_path) is not None else []
         elif columns.says_something or _has_flags(list_path, columns):
             readable.append((path, list_path, columns))
         elif {"imageid", "labelname"} <= lower:
@@ -60,6 +64,11 @@ def csv_lists(look: Look, options: SourceOptions) -> Iterator[Evidence]:
             yield Evidence(format="csv-other", score=TABULAR, seen=seen)
     if len(readable) == 1:
         yield _one_list(*readable[0], look, options)
+    elif not readable and len(guessed) == 1:
+        guess = guess_columns(Path(os.fsdecode(os.path.join(look.root, guessed[0]))))
+        assert guess is not None
+        seen = f"{readable_path(guessed[0])}: {guess.note}"
+        yield Evidence(format="csv", score=TABULAR, seen=seen)
     elif readable:
         paths = [path for path, _, _ in readable]
         yield _several_lists("csv", paths, look, csv_list.LIST_EXTENSIONS, csv_table)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from packer.sources.items import Scan
 from packer.sources.lists.csv_table import csv_table
 from packer.sources.lists.files import find_lists
+from packer.sources.lists.guess import guess_columns
 from packer.sources.lists.scan import scan_lists
 from packer.sources.source import SourceOptions
 
@@ -26,4 +28,17 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         SourceError: There is no list, or more than one, or it is not clear what it says.
     """
     lists = find_lists(raw, LIST_EXTENSIONS, csv_table, ".csv or .tsv file that lists pictures")
-    return scan_lists(name, raw, lists, options, extensions=LIST_EXTENSIONS)
+    guess = guess_columns(lists[0].table.path) if len(lists) == 1 else None
+    if guess is None or lists[0].folder:
+        return scan_lists(name, raw, lists, options, extensions=LIST_EXTENSIONS)
+    table = replace(lists[0].table, columns=guess.columns)
+    found = scan_lists(
+        name,
+        raw,
+        [lists[0]._replace(table=table)],
+        options,
+        inside=guess.folders,
+        extensions=LIST_EXTENSIONS,
+    )
+    found.notes.insert(0, guess.note)
+    return found
