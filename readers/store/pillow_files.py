@@ -171,8 +171,8 @@ def _damage(data: bytes | memoryview, error: Exception) -> str:
         return f"truncated WEBP file: {len(data)} bytes of {expected}"
     if name == "TIFF" and text.startswith("unknown ") and text.split()[-1] == "mode":
         return (
-            f"a TIFF that is not read: {tiff_kind_text(data)}; save it as gray, RGB or RGBA of 8 "
-            "or 16 bits"
+            f"a TIFF that is not read ({text}): {tiff_kind_text(data)}; save it as gray, RGB or "
+            "RGBA of 8 or 16 bits"
         )
     if isinstance(error, _pillow().UnidentifiedImageError) or not text:
         text = type(error).__name__

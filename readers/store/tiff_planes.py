@@ -36,6 +36,8 @@ _DIFFERENCES = 2
 FILLER, PREMULTIPLIED = 0, 1
 """Of `TiffPlanes.alpha`: the last channel is nothing; colours are multiplied by it."""
 
+_NUMBERS = {2: " with a sign", 3: " in floating point"}
+
 _TYPES = {1: "B", 3: "H", 4: "I", 16: "Q"}
 _PAGES_MAX = 100_000
 
@@ -121,7 +123,7 @@ def read_tiff_planes(data: bytes | memoryview) -> TiffPlanes | None:
 
 
 def tiff_kind_text(data: bytes | memoryview) -> str:
-    """What kind of TIFF a file is, for a message: "5 channels of 16 bits"."""
+    """What kind of TIFF a file is, for a message: "5 channels of 16 bits, ..."."""
     read = _read_tags(data)
     if read is None:
         return "damaged, or of an unknown kind"
@@ -129,7 +131,8 @@ def tiff_kind_text(data: bytes | memoryview) -> str:
     count = tags.get(_CHANNELS, (1,))[0]
     bits = " and ".join(map(str, sorted(set(tags.get(_BITS, (1,))))))
     kind = tags.get(_PHOTOMETRIC, (0,))[0]
-    return f"{count} channels of {bits} bits, photometric interpretation {kind}"
+    numbers = _NUMBERS.get(tags.get(_SAMPLE_FORMAT, (1,))[0], "")
+    return f"{count} channels of {bits} bits{numbers}, photometric interpretation {kind}"
 
 
 def decode_tiff_planes(

@@ -232,7 +232,7 @@ def test_limits_hold_for_them():
 def test_a_tiff_that_nobody_reads_is_not_called_damaged():
     """What to do is to save it in another form, not to copy it again."""
     data = tiff_file(noise(5, np.uint16), extra=0)
-    with pytest.raises(ImageError, match=r"not read: 5 channels of 16 bits.*save it as gray, RGB"):
+    with pytest.raises(ImageError, match=r"not read .*: 5 channels of 16 bits.*save it as"):
         decoded(data)
     lossy = tiff_file(noise(3, np.uint16), is_apart=True)
     at = lossy.index(struct.pack("<HHI", 259, 3, 1)) + 8
