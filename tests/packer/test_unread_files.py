@@ -381,10 +381,14 @@ def test_other_files_that_were_cut_short_stop_the_build(name, text, tmp_path):
 
 def test_a_data_yaml_that_was_cut_short_stops_the_build(tmp_path):
     """Without its end it names no classes, and the numbers would take their place."""
-    raw = _write(tmp_path, {**LAYOUTS["yolo"], "data.yaml": "train: images\nval: images\n"})
-    for options in (AUTO, SourceOptions(format="yolo")):
-        with pytest.raises(SourceError, match=r"data\.yaml: it has train, val, and no names of cl"):
-            scan_source(raw, options)
+    for text, reason in (
+        ("train: images\nval: images\n", "it has train, val, and no names of classes"),
+        ("names: [a]\n", "it has names, and no train, val or path"),
+    ):
+        raw = _write(tmp_path, {**LAYOUTS["yolo"], "data.yaml": text})
+        for options in (AUTO, SourceOptions(format="yolo")):
+            with pytest.raises(SourceError, match=rf"data\.yaml: {reason}"):
+                scan_source(raw, options)
 
 
 def test_reasons_of_files_that_are_looked_into_are_those_of_the_sources():

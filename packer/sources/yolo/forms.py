@@ -121,9 +121,14 @@ def _check_whole(path: Path) -> None:
     problem = content_problem(start)
     if not problem and path.suffix.lower() != ".data" and not declares_yolo(path):
         keys = re.findall(rb"^(train|val|test|nc|names|path)\s*:", start, re.MULTILINE)
-        if keys or b"\0" in start:
-            has = f"it has {', '.join(key.decode() for key in keys)}" if keys else "it is not text"
-            problem = f"{has}, and no names of classes; cut short perhaps"
+        if keys:
+            has = ", ".join(key.decode() for key in dict.fromkeys(keys))
+            lacks = (
+                "no train, val or path" if {b"names", b"nc"} & {*keys} else "no names of classes"
+            )
+            problem = f"it has {has}, and {lacks}; cut short perhaps"
+        elif b"\0" in start:
+            problem = "it is not text"
     if problem:
         raise SourceError(
             f"{_shown(path)}: {problem}; expected YOLO's data file, with names of classes and "
