@@ -49,7 +49,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     tops = tree.contents(1)
     splits = split_folders(tops)
     class_depth = 2 if splits else 1
-    candidates, passed = _candidates(tree, splits)
+    candidates, passed = _candidates(raw, tree, splits)
     # Of the class folders, those that hold only other files (documents, code) are no classes: each
     # would take a number. An empty one may be a class that is still to come or lost its pictures.
     class_folders = {
@@ -76,7 +76,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         )
     labels = {key: label for label, key in enumerate(class_keys)}
     labelled_splits = {path.split(b"/")[0] for path, f in class_folders.items() if f.holds_pictures}
-    said = _labels_in_files(raw, tree, splits, labelled_splits, labels)
+    said, not_said = _labels_in_files(raw, tree, splits, labelled_splits, labels)
     items: list[RawItem] = []
     # One dict for all items of a class and split, which nobody changes: one each would take more
     # memory than all the rest.
@@ -115,6 +115,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         fields.append(split_field(split_names))
     notes = [
         *(note for found in said.values() for note in found.notes),
+        *not_said,
         *_unlabelled_notes(tree),
         *_class_notes(classes, class_keys, class_folders, splits),
         *_folder_notes(tops, candidates, class_folders, splits),
@@ -134,10 +135,15 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     )
 
 
-def _candidates(tree: Tree, splits: list[bytes]) -> tuple[dict[bytes, Contents], frozenset[bytes]]:
+def _candidates(
+    raw: Path, tree: Tree, splits: list[bytes]
+) -> tuple[dict[bytes, Contents], frozenset[bytes]]:
     """Folders that may be classes, by path, and the names of those that were passed over.
 
     Where no folder is a class but those of such names, they are the classes: it was asked for.
+
+    Raises:
+        SourceError: The folders below are splits, whose level is the first.
     """
     class_depth = 2 if splits else 1
     found = {
@@ -157,8 +163,16 @@ def _candidates(tree: Tree, splits: list[bytes]) -> tuple[dict[bytes, Contents],
         _, above, last = path.rsplit(b"/", 2) if splits else (b"", *path.rsplit(b"/", 1))
         if above in passed and not names_no_class(last):
             kept[path] = folder
-    if not any(folder.holds_pictures for folder in kept.values()):
+    filled = [path.rsplit(b"/") for path, folder in kept.items() if folder.holds_pictures]
+    if not filled:
         return found, frozenset()
+    if not splits and are_all_splits(parts[-1] for parts in filled):
+        place = readable_path(os.path.join(os.fsencode(raw), filled[0][0]))
+        raise SourceError(
+            f"{place}: its folders are splits ({names_text(readable_path(p[-1]) for p in filled)}"
+            f"), and format {name!r} expects these in the folder that is given. Give {place} "
+            "instead."
+        )
     return kept, passed
 
 
@@ -176,9 +190,10 @@ def _labels_in_files(
     splits: list[bytes],
     labelled_splits: set[bytes],
     labels: dict[bytes, int],
-) -> dict[bytes, SplitLabels]:
-    """What text files say of the pictures of splits without class folders, by split."""
+) -> tuple[dict[bytes, SplitLabels], list[str]]:
+    """What text files say of the pictures of splits without class folders, by split; and notes."""
     said: dict[bytes, SplitLabels] = {}
+    notes: list[str] = []
     used: set[bytes] = set()
     for split in splits:
         if split in labelled_splits:
@@ -195,8 +210,13 @@ def _labels_in_files(
         if path is not None and found is not None:
             said[split] = found
             used.add(path)
+        elif path is not None:
+            notes.append(
+                f"{readable_path(path)} names pictures, and none with the name of a class folder: "
+                "not read"
+            )
     _ignore_lists(tree, used)
-    return said
+    return said, notes
 
 
 def _ignore_lists(tree: Tree, used: set[bytes]) -> None:

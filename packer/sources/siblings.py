@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import pairwise
@@ -140,13 +140,15 @@ class _Names:
     Attributes:
         count: How many there are; of many, the others are about the first.
         stems: Without extensions.
-        bare: Without what all of them begin or end with, too.
-        numbers: What counts them, where they are counted.
+        words: Of these, the ones that are not counted.
+        bare: Words without what all names begin or end with.
+        numbers: What counts the others, where these are half of all or more.
         is_numbered: Whether most are numbers of one form, with gaps if they are not counted.
     """
 
     count: int
     stems: frozenset[bytes]
+    words: frozenset[bytes]
     bare: frozenset[bytes]
     numbers: frozenset[tuple[bytes, tuple[int, ...]]]
     is_numbered: bool
@@ -162,12 +164,13 @@ def _names(below: Mapping[bytes, Sequence[bytes]]) -> _Names:
             stem = stem_of(stem)
         stems.add((composed(folder) if len(below) > 1 else b"", composed(stem)))
     bare = _without_common({stem for _, stem in stems})
-    numbers, numbered_count = _numbers(stems)
+    numbers, counted, numbered_count = _numbers(stems)
     return _Names(
         sum(map(len, below.values())),
         frozenset(b"/".join(pair) for pair in stems),
-        frozenset(folder + b"/" + bare[stem] for folder, stem in stems),
-        numbers,
+        frozenset(b"/".join(pair) for pair in stems - counted),
+        frozenset(folder + b"/" + bare[stem] for folder, stem in stems - counted),
+        numbers if 2 * len(counted) >= len(stems) else frozenset(),
         2 * numbered_count >= len(stems),
     )
 
@@ -209,43 +212,40 @@ _FORMS_MAX = 2
 
 
 def _numbers(
-    stems: Iterable[tuple[bytes, bytes]],
-) -> tuple[frozenset[tuple[bytes, tuple[int, ...]]], int]:
-    """The numbers of counted names, or none; and how many names are numbers of one form.
+    stems: Collection[tuple[bytes, bytes]],
+) -> tuple[frozenset[tuple[bytes, tuple[int, ...]]], set[tuple[bytes, bytes]], int]:
+    """The numbers of counted names, these names, and how many names are numbers of one form.
 
     Names of one form (`img_#`) are counted if their numbers leave few gaps, as those of files that
     were written one after the other. Numbers with gaps were chosen from a larger set, and two
     folders do not choose the same ones by chance. A single letter is a number as well.
     """
-    forms: dict[tuple[bytes, bytes], set[tuple[int, ...]]] = {}
-    total = 0
+    forms: dict[tuple[bytes, bytes], dict[tuple[int, ...], list[tuple[bytes, bytes]]]] = {}
     for folder, stem in stems:
-        total += 1
-        if len(stem) == 1 and stem.isalpha():
-            stem = str(ord(stem.lower()) - ord("a")).encode()
-        form = _DIGITS.sub(b"#", stem)
+        is_letter = len(stem) == 1 and stem.isalpha()
+        text = str(ord(stem.lower()) - ord("a")).encode() if is_letter else stem
         # Longer ones are no numbers, and take long to read.
-        values = tuple(int(digits[-18:]) for digits in _DIGITS.findall(stem))
-        forms.setdefault((folder, form), set()).add(values)
+        values = tuple(int(digits[-18:]) for digits in _DIGITS.findall(text))
+        of_form = forms.setdefault((folder, _DIGITS.sub(b"#", text)), {})
+        of_form.setdefault(values, []).append((folder, stem))
     forms_of = Counter(folder for folder, _ in forms)
     numbers: set[tuple[bytes, tuple[int, ...]]] = set()
-    counted = numbered = 0
+    counted: set[tuple[bytes, bytes]] = set()
+    numbered = 0
     for (folder, form), found in forms.items():
         if b"#" not in form or (len(found) < _RUN_MIN and forms_of[folder] > _FORMS_MAX):
             continue
         if len(found) > 1:
             numbered += len(found)
-        varying = _counting(found, is_alone=total == 1)
+        varying = _counting(found, is_alone=len(stems) == 1)
         if varying is not None:
-            counted += len(found)
+            counted.update(each for same in found.values() for each in same)
             place = folder + b"/" + (form if forms_of[folder] > 1 else b"")
             numbers.update((place, tuple(values[n] for n in varying)) for values in found)
-    if counted < _COUNTED_SHARE_MIN * total:
-        return frozenset(), numbered
-    return frozenset(numbers), numbered
+    return frozenset(numbers), counted, numbered
 
 
-def _counting(found: set[tuple[int, ...]], *, is_alone: bool) -> list[int] | None:
+def _counting(found: Collection[tuple[int, ...]], *, is_alone: bool) -> list[int] | None:
     """Which of the numbers in names of one form count them; None if they do not count."""
     columns = [sorted(set(column)) for column in zip(*found, strict=True)]
     if len(found) == 1:
@@ -314,13 +314,15 @@ def _parts_among(
 
 def _shared(one: _Names, other: _Names) -> tuple[int, bool] | None:
     """How many names two folders share, and whether they are counted; None if too few."""
-    smaller, larger = sorted((len(one.stems), len(other.stems)))
-    texts = max(len(one.stems & other.stems), len(one.bare & other.bare))
+    larger = max(len(one.stems), len(other.stems))
     if one.numbers or other.numbers or larger == 1:  # One name alone says as little.
         fewer, more = sorted((one.count, other.count))
-        shared = max(texts, len(one.numbers & other.numbers))
+        shared = max(len(one.stems & other.stems), len(one.numbers & other.numbers))
         is_same = shared >= _COUNTED_SHARE_MIN * larger and fewer >= _COUNTED_SHARE_MIN * more
         return (shared, True) if is_same else None
+    # Some may be counted, which the two have in common by chance.
+    texts = max(len(one.words & other.words), len(one.bare & other.bare))
+    smaller, larger = sorted((len(one.words), len(other.words)))
     if one.is_numbered and other.is_numbered:
         # Of every second number, half are in any other such folder.
         is_enough = texts > 2 and texts >= _SPARSE_SHARE_MIN * larger

@@ -214,6 +214,10 @@ CLASSES: dict[str, list[str]] = {
         for n in counted(30, 1)
     ],
     "in two numbers": [f"{c}/{a}_{b}.png" for c in ("x", "y") for a in range(4) for b in range(5)],
+    "counted, but for a few": [
+        *(f"{c}/{n}.jpg" for c in ("cat", "dog") for n in range(4)),
+        *("cat/empty.jpg", "cat/old.jpg", "dog/cut.jpg", "dog/new.jpg", "dog/old.jpg"),
+    ],
     "days": [f"{c}/2024-05-{n:02d}.jpg" for c in ("sun", "rain") for n in range(1, 31)],
     "the class in the name": [f"{c}/{c}.{n}.jpg" for c in ("cat", "dog") for n in range(30)],
     "letters of the alphabet": [f"{c}/{n}.png" for c in "ABCDEF" for n in counted(9)],
@@ -369,6 +373,15 @@ def test_class_folders_below_images_of_a_split_are_the_classes(tmp_path):
         assert scan.ignored.total == 1
 
 
+def test_splits_below_images_are_no_classes(tmp_path):
+    """Asked for or not, they are splits of the folder below."""
+    write_files(tmp_path, *(f"data/{s}/{c}/1.png" for s in ("train", "val") for c in "xy"))
+    for kind in ("auto", "imagefolder"):
+        with pytest.raises(SourceError, match=f"[gG]ive {tmp_path}/data instead"):
+            scan_source(tmp_path, SourceOptions(format=kind))
+    assert scan_source(tmp_path / "data", AUTO).classes == ("x", "y")
+
+
 def test_images_beside_a_class_folder_is_a_class(tmp_path):
     """Names say nothing by themselves where a class lies beside them."""
     write_files(tmp_path, "train/images/1.png", "train/sketches/2.png", "val/images/3.png")
@@ -472,3 +485,5 @@ def test_a_text_file_of_other_things_labels_nothing(labels, tmp_path):
     assert len(scan.items) == 6
     assert scan.ignored.counts["unlabelled: its split has no class folders"] == 4
     assert "val/val_annotations.txt" in scan.ignored.examples["not a picture"]
+    note = "val/val_annotations.txt names pictures, and none with the name of a class folder"
+    assert any(each.startswith(note) for each in scan.notes) == labels.startswith("val_0")
