@@ -77,6 +77,7 @@ def separator_problem(values: Sequence[bytes], is_count: Callable[[int], bool]) 
 
 def _number(value: bytes) -> float:
     try:
-        return float(value)
+        # Python reads 1_000 as a number.
+        return float(value) if b"_" not in value else float("nan")
     except ValueError:
         return float("nan")

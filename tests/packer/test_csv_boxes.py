@@ -65,6 +65,16 @@ def test_boxes_are_read_by_the_names_of_their_columns(header, row, tmp_path):
     assert not found.annotation_rejects
 
 
+def test_boxes_with_an_angle_are_counted(tmp_path):
+    """Lists have no common form of it: the note says whose box is that before it was turned."""
+    found = scan_text(
+        tmp_path,
+        "filename,class,x,y,width,height,rotation\n1.png,a,1,2,3,4,30\n1.png,a,5,2,3,4,0\n",
+    )
+    assert len(boxes(found)["1.png"]) == 2
+    assert "1 box with an angle in 'rotation', which is not read" in "\n".join(found.notes)
+
+
 def test_rows_of_one_picture_are_its_boxes(tmp_path):
     """Boxes come in the order of the list, and pictures in the order of their first row."""
     found = scan_text(

@@ -167,6 +167,27 @@ def test_objects_become_boxes(tmp_path, form):
     assert contents(found) == [b"1", b"22", b"333"]
 
 
+def test_parts_of_objects_do_not_take_their_boxes_along(tmp_path):
+    """A bad area or too few of them is left out; what is not read of objects is counted."""
+    objects = [
+        {"bbox": [[1.0, 2, 3, 4], [5.0, 6, 7, 8]], "category": [0, 0], "area": [-1.0, 9.0]},
+        {"bbox": [[1.0, 2, 3, 4], [5.0, 6, 7, 8]], "category": [0, 0], "area": [9.0]},
+    ]
+    more = {"rotation": [30.0, 0.0], "segmentation": [[1.0], []]}
+    table = table_of({"image": [b"1", b"22"], "objects": [{**o, **more} for o in objects]})
+    write_parquet(tmp_path / "a.parquet", table)
+    found = scan(tmp_path / "a.parquet", SourceOptions())
+    areas = [[o.area for o in objects_of(found, row).objects] for row in range(2)]
+    assert areas == [[None, 9.0], [None, None]]
+    assert [(r.part, r.path[-21:]) for r in found.annotation_rejects] == [
+        ("area", "row 0, object 0, area"),
+        ("area", "a.parquet, row 1, area"[-21:]),
+    ]
+    notes = "\n".join(found.notes)
+    assert "2 boxes with an angle in 'objects.rotation', which is not read" in notes
+    assert "'objects.segmentation' of 2 objects not read, not packed" in notes
+
+
 def test_given_classes_reorder_labels(tmp_path):
     """--classes decides the numbers; a class that is not among them is rejected."""
     write_parquet(tmp_path / "a.parquet", objects_table())

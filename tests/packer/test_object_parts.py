@@ -184,6 +184,16 @@ BAD_PARTS: dict[str, tuple[Callable[[Path], Path], str, str]] = {
         "outline",
         "a polygon of 1 points, expected at least 3",
     ),
+    "labelme xml, second box": (
+        lambda root: labelme_xml(
+            root,
+            "<type>bounding_box</type>"
+            + "<polygon><pt><x>4</x><y>6</y></pt><pt><x>20</x><y>30</y></pt></polygon>"
+            + "<polygon><pt><x>1</x><y>2</y></pt><pt><x>3</x><y>4</y></pt></polygon>",
+        ),
+        "box",
+        "a second box of one object, expected one",
+    ),
     "kitti, attributes": (
         lambda root: kitti(root, "Car 0 0 nan 4 6 20 30 1 1 1 1 1 1 1"),
         "attributes",

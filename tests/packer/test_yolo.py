@@ -533,6 +533,7 @@ def test_boxes_and_outlines_in_one_set(tmp_path):
     assert [len(o.polygons) for o in objects(found)["1.png"]] == [0, 1]
     assert "1 box without an outline" in notes(found)
     found = read(raw, task="detect")
+    assert "task detect: 1 outline, turned boxes or sets of keypoints left aside" in notes(found)
     assert field_names(found) == ["boxes", "labels"]
     assert [o.box for o in objects(found)["1.png"]][1] == (0.5, 0.25, 0.9375, 0.875)
     found = read(raw, task="segment")

@@ -28,6 +28,7 @@ class Account:
         corner_like_count: How many of them read as two corners as well.
         angle_column: Name of a column of angles of boxes, which is not read.
         angle_count: How many boxes have one there.
+        unread_parts: How many objects have each part that is not read, by its column.
     """
 
     found: ContainerFiles
@@ -40,6 +41,7 @@ class Account:
     corner_like_count: int = 0
     angle_column: str = ""
     angle_count: int = 0
+    unread_parts: dict[str, int] = field(default_factory=dict)
 
 
 def account_notes(account: Account, labels: list[Labels]) -> list[str]:
@@ -67,6 +69,11 @@ def account_notes(account: Account, labels: list[Labels]) -> list[str]:
                 f"; but in all {account.box_count} of them the third and fourth number are larger "
                 "than the first and second, as in x0, y0, x1, y1. Look at some with packer view"
             )
+        notes += [
+            f"{path!r} of {count_text(count, 'object')} not read, not packed"
+            for path, count in account.unread_parts.items()
+            if count
+        ]
         notes += [note, *angle_note(account.angle_column, account.angle_count)]
     for each in labels:
         notes += each.notes

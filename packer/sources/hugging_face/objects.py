@@ -14,6 +14,10 @@ from packer.sources.items import Reject
 from packer.sources.turned_boxes import ANGLE_NAMES, turn_degrees
 from packer.wording import count_text
 
+_OUTLINE_NAMES = ("segmentation", "segmentations", "mask", "masks", "polygon", "polygons", "rle")
+PART_NAMES = frozenset((*_OUTLINE_NAMES, "keypoints", "points"))
+"""Names of parts of objects, which tables have in no common form."""
+
 BOX_FORMAT = "xywh"
 """What the numbers of a box are by the convention of Hugging Face; the data does not say."""
 
@@ -40,6 +44,11 @@ def row_annotations(
     if angle is not None:
         account.angle_column = f"{names.column}.{angle}"
         account.angle_count += sum(bool(turn_degrees(a)) for a in listed(value, angle))
+    for unread in names.unread:
+        if unread.lower() in PART_NAMES:
+            count = sum(bool(inner) for inner in listed(value, unread))
+            path = f"{names.column}.{unread}"
+            account.unread_parts[path] = account.unread_parts.get(path, 0) + count
     parts = {}
     for part in filter(None, (names.area, names.iscrowd)):
         parts[part] = listed(value, part)

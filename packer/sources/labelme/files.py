@@ -319,21 +319,24 @@ def _xml_object(element: Element, place: str, found: LabelmeFile) -> NamedObject
     for outline in outlines:
         try:
             more = _xml_box(outline, words) if is_box else _polygon(_xml_points(outline))
+            if is_box and parts:
+                raise ValueError("a second box of one object, expected one")
             # An object may be in several pieces.
             polygons = (*parts.get("polygons", ()), *more.get("polygons", ()))
             parts = {**parts, **more, "polygons": polygons}
         except ValueError as error:
             problem = problem or str(error)
-    if segment is not None and not parts:
+    if segment is not None and "box" not in parts:
         try:
             x0, y0, x1, y1 = (_number(segment, side) for side in ("xmin", "ymin", "xmax", "ymax"))
-            parts = {"box": (x0, y0, x1, y1)}
+            parts["box"] = (x0, y0, x1, y1)
         except ValueError as error:
             problem = problem or str(error)
     if not parts:
         raise ValueError(problem)
     if problem:
-        found.lose(place, "outline", f"{problem}. The object is stored without it")
+        part = "box" if is_box or "polygons" in parts else "outline"
+        found.lose(place, part, f"{problem}. The object is stored without it")
     attributes: dict[str, Any] = {}
     occluded = (element.findtext("occluded") or "").strip().lower()
     if occluded in ("yes", "no"):

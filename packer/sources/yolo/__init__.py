@@ -180,6 +180,7 @@ class _Found:
         self.empty: list[Picture] = []
         self.object_count = 0
         self.outline_count = 0
+        self.more_count = 0
         self.box_count = 0
         self.outside_count = 0
         self.corner_like_count = 0
@@ -263,6 +264,7 @@ def _count(read: LabelFile, place: str, found: _Found) -> None:
             # As corners: the third number is over the first, the fourth over the second.
             found.corner_like_count += x1 - x0 > (x0 + x1) / 2 and y1 - y0 > (y0 + y1) / 2
     found.object_count += len(read.objects)
+    found.more_count += sum(count for width, count in read.counts.items() if width > 5)
     for width, (line, text) in read.widths.items():
         found.widths.setdefault(width, f"{place}, line {line}: {text!r}")
 
@@ -362,6 +364,11 @@ def _found_notes(layout: Layout, found: _Found, rules: LineRules) -> list[str]:
         notes.append(
             f"empty label file: {count_text(len(found.empty), 'picture')}, taken as background: "
             f"{shown}"
+        )
+    if rules.task == "detect" and found.more_count:
+        notes.append(
+            f"task detect: {count_text(found.more_count, 'outline')}, turned boxes or sets of "
+            "keypoints left aside; the upright boxes of their objects are packed"
         )
     if rules.task == "obb" and found.box_count:
         turned_count = found.object_count - found.box_count

@@ -55,12 +55,14 @@ class LabelFile(NamedTuple):
         rejects: (line, reason) of each line that is no annotation.
         lost_parts: (line, part, reason) of each part of an annotation that is left out of it.
         widths: First line of each number of values, as (line number, text), of good lines.
+        counts: How many good lines have each number of values.
     """
 
     objects: list[RawObject]
     rejects: list[tuple[int, str]]
     lost_parts: list[tuple[int, str, str]]
     widths: dict[int, tuple[int, str]]
+    counts: dict[int, int]
 
 
 def read_label_file(data: bytes, place: str, rules: LineRules) -> LabelFile:
@@ -71,7 +73,7 @@ def read_label_file(data: bytes, place: str, rules: LineRules) -> LabelFile:
         place: What it is called in reports.
         rules: How its lines are read.
     """
-    found = LabelFile([], [], [], {})
+    found = LabelFile([], [], [], {}, {})
     if data.startswith(b"\xef\xbb\xbf"):
         data = data[3:]
     for number, line in enumerate(data.splitlines(), 1):
@@ -85,6 +87,7 @@ def read_label_file(data: bytes, place: str, rules: LineRules) -> LabelFile:
             continue
         found.objects.append(made)
         found.lost_parts.extend((number, "keypoints", reason) for reason in lost)
+        found.counts[len(tokens)] = found.counts.get(len(tokens), 0) + 1
         if len(tokens) not in found.widths:
             found.widths[len(tokens)] = (number, shown_line(line))
     return found
