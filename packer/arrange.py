@@ -11,6 +11,7 @@ import dataclasses
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from fnmatch import translate
 from typing import Any
 
@@ -19,14 +20,17 @@ import msgspec
 from packer.errors import SourceError
 from packer.forms import drawn
 from packer.recipe import Recipe
-from packer.sources.items import Ignored, RawItem, Scan
+from packer.sources.items import Ignored, RawItem, Reject, Scan
+from packer.sources.pairing import stem_of
 from packer.sources.splits import split_field
-from packer.sources.walk import readable_path
+from packer.sources.walk import is_picture_name, readable_path
 from packer.wording import names_text
 
 NOT_INCLUDED = "matches no --include"
 EXCLUDED = "matches --exclude"
 OVER_LIMIT = "beyond --limit"
+
+_NAMES = "utf-8", "surrogateescape"
 
 
 def arranged(scan: Scan, recipe: Recipe) -> Scan:
@@ -41,7 +45,8 @@ def arranged(scan: Scan, recipe: Recipe) -> Scan:
             stratify by.
     """
     if recipe.include or recipe.exclude:
-        scan = _chosen(scan, _matcher(recipe))
+        patterns = _Patterns(include=_pattern(recipe.include), exclude=_pattern(recipe.exclude))
+        scan = _chosen(scan, patterns.of_item, patterns.of_reject)
     if recipe.stratify and not any(f.name == "label" and f.is_scalar for f in scan.fields):
         raise SourceError(
             "stratify was asked for, but the images have no label each. Leave it out: drawing by "
@@ -49,7 +54,7 @@ def arranged(scan: Scan, recipe: Recipe) -> Scan:
         )
     if recipe.limit is not None and recipe.limit < len(scan.items):
         kept = _limited(scan.items, recipe.limit, stratify=recipe.stratify)
-        scan = _chosen(scan, lambda key: None if key in kept else OVER_LIMIT)
+        scan = _chosen(scan, lambda key: None if key in kept else OVER_LIMIT, lambda reject: None)
     if recipe.splits:
         scan = _split(scan, recipe.splits, stratify=recipe.stratify)
     if recipe.shuffle is not None:
@@ -60,49 +65,90 @@ def arranged(scan: Scan, recipe: Recipe) -> Scan:
     return scan
 
 
-def _matcher(recipe: Recipe) -> Callable[[bytes], str | None]:
-    """Tells of a key why its item is left out, or None."""
-    include, exclude = _pattern(recipe.include), _pattern(recipe.exclude)
+@dataclass(frozen=True, kw_only=True)
+class _Patterns:
+    """What a recipe says of keys.
 
-    def reason(key: bytes) -> str | None:
-        text = key.decode("utf-8", "surrogateescape")
-        if include is not None and not include.fullmatch(text):
+    Attributes:
+        include: None takes all.
+        exclude: None leaves out none.
+    """
+
+    include: re.Pattern[str] | None
+    exclude: re.Pattern[str] | None
+
+    def of_item(self, key: bytes) -> str | None:
+        """Why an item is left out, or None."""
+        return self._reason([key.decode("utf-8", "surrogateescape")])
+
+    def of_reject(self, reject: Reject) -> str | None:
+        """Why a reject is left out, or None.
+
+        What could not be found or read may have less of a key than its items would have had: a
+        folder or an archive stands for all in it, and a name in a list for one in the folder of
+        its split.
+        """
+        # `val/Annotations/2.xml` has no key and is a path; `list.csv, line 3` says nothing of one.
+        text = reject.key.decode("utf-8", "surrogateescape")
+        if not text and ", " not in reject.path:
+            text = reject.path
+        names = [text, f"{text}/"] if text else []
+        name = text.encode(*_NAMES)
+        if name and not is_picture_name(name):
+            names.append(f"{stem_of(name).decode(*_NAMES)}/")
+        if reject.split and reject.split not in text.split("/"):
+            names.append(f"{reject.split}/{text}")
+        return self._reason(names, is_known=bool(text))
+
+    def _reason(self, names: Sequence[str], *, is_known: bool = True) -> str | None:
+        if is_known and self.include is not None and not any(map(self.include.fullmatch, names)):
             return NOT_INCLUDED
-        return EXCLUDED if exclude is not None and exclude.fullmatch(text) else None
-
-    return reason
+        is_excluded = self.exclude is not None and any(map(self.exclude.fullmatch, names))
+        return EXCLUDED if is_excluded else None
 
 
 def _pattern(globs: Sequence[str]) -> re.Pattern[str] | None:
     return re.compile("|".join(map(translate, globs))) if globs else None
 
 
-def _chosen(scan: Scan, reason: Callable[[bytes], str | None]) -> Scan:
-    """The items for which there is no reason to leave them out; rejects of others go with them."""
+def _chosen(
+    scan: Scan,
+    reason: Callable[[bytes], str | None],
+    reject_reason: Callable[[Reject], str | None],
+) -> Scan:
+    """The items and rejects for which there is no reason to leave them out.
+
+    Rejected annotations go with their item.
+    """
     ignored = Ignored(
         dict(scan.ignored.counts), {k: list(v) for k, v in scan.ignored.examples.items()}
     )
     items = []
+    left_out: set[bytes] = set()
     for item in scan.items:
         why = reason(item.key)
         if why is None:
             items.append(item)
         else:
+            left_out.add(item.key)
             ignored.add(why, readable_path(item.path))
     rejects = []
     for reject in scan.rejects:
-        why = reason(reject.key) if reject.key else None
-        if why is None or why == OVER_LIMIT:
+        why = reject_reason(reject)
+        if why is None:
             rejects.append(reject)
         else:
             ignored.add(why, reject.path)
-    if not items:
+    if scan.items and not items:
         raise SourceError(
             f"{scan.root}: none of {len(scan.items):,} images is left. Patterns of --include and "
             "--exclude are held against the whole path below the raw folder, such as 'train/*'."
         )
-    kept = {item.key for item in items}
-    annotations = [r for r in scan.annotation_rejects if not r.key or r.key in kept]
+    annotations = [
+        reject
+        for reject in scan.annotation_rejects
+        if reject.key not in left_out and reject_reason(reject) is None
+    ]
     return dataclasses.replace(
         scan, items=items, rejects=rejects, annotation_rejects=annotations, ignored=ignored
     )

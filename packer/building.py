@@ -149,11 +149,13 @@ def build(
             if os.path.exists(raw):
                 crew.start_ahead()
             scan = scan_source(Path(raw), source)
+        plan = make_plan(scan, recipe)
         if on_error == "fail":
-            _stop_at([*scan.rejects, *scan.annotation_rejects])
+            # Of what the recipe chooses: what it leaves out is no reason to stop.
+            _stop_at([*plan.scan.rejects, *plan.scan.annotation_rejects])
         notices: list[str] = []
         manifest, kept, done = _carry_out(
-            make_plan(scan, recipe),
+            plan,
             workspace,
             out,
             crew,

@@ -31,7 +31,7 @@ from packer.sources.cifar_batch import (
 from packer.sources.class_names import ClassNames, read_class_names
 from packer.sources.container_files import ContainerFiles, find_container_files, split_of_path
 from packer.sources.file_start import pointer_reason, pointer_reason_of
-from packer.sources.items import Member, RawFile, RawItem, Reject, Scan
+from packer.sources.items import Member, RawFile, RawItem, Reject, Scan, tag_split
 from packer.sources.pairing import split_path
 from packer.sources.safe_pickle import UnsafePickleError
 from packer.sources.source import SourceOptions
@@ -102,8 +102,9 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         try:
             batches.append(_read_batch(file, has_coarse, found))
         except (OSError, ValueError) as error:
-            shown = readable_path(file.path)
-            found.rejects.append(Reject(key=file.path, path=shown, reason=str(error)))
+            shown, split = readable_path(file.path), _split(file.path)
+            reject = Reject(key=file.path, path=shown, reason=str(error), split=split)
+            found.rejects.append(reject)
 
     label_count = 1 + max((max(batch.labels, default=-1) for batch in batches), default=-1)
     numbered = tuple(str(number) for number in range(min(label_count, 256)))
@@ -116,7 +117,9 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     items: list[RawItem] = []
     for batch in batches:
         shared = {"split": splits.index(split_names[batch.file.path])}
+        first = len(found.rejects)
         items += _items(batch, shared, classes, has_coarse_labels, coarse_names, found)
+        tag_split(found.rejects, first, split_names[batch.file.path])
     fields = [Field(name="label", kind="label", dtype="int64", names=classes.names)]
     if has_coarse_labels:
         fields.append(Field(name="coarse_label", kind="scalar", dtype="int64", names=coarse_names))

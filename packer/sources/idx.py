@@ -21,7 +21,7 @@ from packer.sources.idx_file import (
     read_images_header,
     read_labels,
 )
-from packer.sources.items import Member, RawFile, RawItem, Reject, Scan
+from packer.sources.items import Member, RawFile, RawItem, Reject, Scan, tag_split
 from packer.sources.pairing import split_path
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
@@ -71,7 +71,8 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         else:
             file = by_path[path]
             shown = readable_path(file.path)
-            found.rejects.append(Reject(key=file.path, path=shown, reason=problem))
+            reject = Reject(key=file.path, path=shown, reason=problem, split=_split(path) or "")
+            found.rejects.append(reject)
     used = {*labels_by_path, *(labels_by_path.values() if is_labelled else ())}
     for path in by_path.keys() - used:
         found.ignored.add("IDX file that belongs to no images", readable_path(by_path[path].path))
@@ -85,7 +86,9 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     items: list[RawItem] = []
     for path, file, header, labels in parts:
         split = {"split": splits.index(split_names[path] or "")} if splits else {}
+        first = len(found.rejects)
         items += _items(path, file, header, labels, classes, split, found)
+        tag_split(found.rejects, first, split_names[path])
     fields = []
     if is_labelled:
         fields.append(Field(name="label", kind="label", dtype="int64", names=classes.names))

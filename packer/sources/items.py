@@ -82,12 +82,23 @@ class Reject(msgspec.Struct, frozen=True, kw_only=True):
         reason: Why it was not packed.
         part: Which part of an annotation was left out ("outline", "keypoints", "box",
             "attributes"), where the annotation itself is packed without it. Empty: all of it.
+        split: Split that it is of, as the raw data calls it; empty when the source does not know.
     """
 
     key: bytes
     path: str
     reason: str
     part: str = ""
+    split: str = ""
+
+
+def tag_split(rejects: list[Reject], first: int, split: str | None) -> None:
+    """Say of which split the rejects from a position on are, where that is not said yet."""
+    if split:
+        rejects[first:] = [
+            reject if reject.split else msgspec.structs.replace(reject, split=split)
+            for reject in rejects[first:]
+        ]
 
 
 _ALIKE_MAX = 50

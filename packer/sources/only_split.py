@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import msgspec
 
 from packer.errors import SourceError
-from packer.sources.items import Ignored, RawItem, Scan
-from packer.sources.splits import split_field
+from packer.sources.items import Ignored, RawItem, Reject, Scan
+from packer.sources.splits import ordered_splits, split_field
 from packer.sources.walk import readable_path
 from packer.wording import names_text
 from readers.store.splits import canonical_split
@@ -17,8 +18,26 @@ from readers.store.splits import canonical_split
 OTHER_SPLIT = "of another split than --split asks for"
 
 
+def is_other_split(split: str | None, wanted: str | None) -> bool:
+    """Whether what is of a split has no part in what `--split` asks for.
+
+    What is damaged there is no reason to stop.
+
+    Args:
+        split: As the raw data calls it; None or empty where it has none.
+        wanted: Value of `--split`; None takes all.
+    """
+    if not split or wanted is None or split == wanted:
+        return False
+    meaning = canonical_split(split)
+    return meaning is None or meaning != canonical_split(wanted)
+
+
 def only_split(scan: Scan, wanted: str) -> Scan:
-    """The items of one split; the others are ignored, by reason.
+    """The items of one split and what was rejected of it; all else is ignored, by reason.
+
+    A reject is of the split that its source says, or that of its item, or that its folders are
+    named after. One of which nothing tells the split stays a reject.
 
     Args:
         scan: Of all splits.
@@ -27,19 +46,68 @@ def only_split(scan: Scan, wanted: str) -> Scan:
     Raises:
         SourceError: There is no such split.
     """
-    chosen = [name for name in scan.splits if name == wanted] or [
-        name for name in scan.splits if canonical_split(name) == canonical_split(wanted) is not None
-    ]
+    everything = (*scan.rejects, *scan.annotation_rejects)
+    # A split of which nothing could be packed is known by its rejects alone.
+    told = {reject.split for reject in everything if reject.split} - set(scan.splits)
+    if scan.items and not scan.splits:
+        told = set()  # The source knows of some, and not of all: then there are none.
+    chosen = _meant(wanted, scan.splits) or _meant(wanted, ordered_splits(told))
     if not chosen:
-        close = difflib.get_close_matches(wanted, scan.splits, n=1)
+        known = ordered_splits((*scan.splits, *told))
+        close = difflib.get_close_matches(wanted, known, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        found = names_text(scan.splits) or "no splits"
+        found = names_text(known) or "no splits"
         raise SourceError(f"split {wanted!r} was asked for, but the raw data has {found}.{hint}")
-    numbers = {scan.splits.index(name): chosen.index(name) for name in chosen}
-    items: list[RawItem] = []
     ignored = Ignored(
         dict(scan.ignored.counts), {k: list(v) for k, v in scan.ignored.examples.items()}
     )
+    items = _items_of(scan, chosen, ignored)
+    split_of_key = {
+        item.key: scan.splits[item.values["split"]] for item in scan.items if "split" in item.values
+    }
+    names = {*scan.splits, *told}
+
+    def is_other(reject: Reject) -> bool:
+        split = reject.split or split_of_key.get(reject.key)
+        splits = [split] if split else _splits_in_path(reject, names)
+        return bool(splits) and not any(_is_among(split, chosen, wanted) for split in splits)
+
+    rejects = []
+    for reject in scan.rejects:
+        if is_other(reject):
+            ignored.add(OTHER_SPLIT, reject.path)
+        else:
+            rejects.append(reject)
+    fields = tuple(split_field(chosen) if field.name == "split" else field for field in scan.fields)
+    return replace(
+        scan,
+        items=items,
+        splits=chosen,
+        fields=fields,
+        rejects=rejects,
+        # Those of an item that is left out are no more counted than the objects that were kept.
+        annotation_rejects=[each for each in scan.annotation_rejects if not is_other(each)],
+        ignored=ignored,
+    )
+
+
+def _meant(wanted: str, splits: Sequence[str]) -> tuple[str, ...]:
+    """The split of a name, or else all of its meaning."""
+    if wanted in splits:
+        return (wanted,)
+    meaning = canonical_split(wanted)
+    return tuple(split for split in splits if canonical_split(split) == meaning is not None)
+
+
+def _is_among(split: str, chosen: Sequence[str], wanted: str) -> bool:
+    """Whether a split is one of the chosen, or means the same where they were chosen by that."""
+    return split in chosen or (wanted not in chosen and not is_other_split(split, wanted))
+
+
+def _items_of(scan: Scan, chosen: Sequence[str], ignored: Ignored) -> list[RawItem]:
+    """The items of the chosen splits, numbered by them."""
+    numbers = {scan.splits.index(name): n for n, name in enumerate(chosen) if name in scan.splits}
+    items: list[RawItem] = []
     # Items share their dicts, and a million new ones would take more memory than all the rest.
     made: dict[int, dict[str, object]] = {}
     for item in scan.items:
@@ -49,7 +117,12 @@ def only_split(scan: Scan, wanted: str) -> Scan:
             continue
         values = made.setdefault(id(item.values), {**item.values, "split": number})
         items.append(msgspec.structs.replace(item, values=values))
-    fields = tuple(
-        split_field(tuple(chosen)) if field.name == "split" else field for field in scan.fields
-    )
-    return replace(scan, items=items, splits=tuple(chosen), fields=fields, ignored=ignored)
+    return items
+
+
+def _splits_in_path(reject: Reject, names: Iterable[str]) -> list[str]:
+    """Splits that the folders of a reject, or its own name, are called after."""
+    key = readable_path(reject.key) if reject.key else reject.path.split(", ", 1)[0]
+    parts = key.split("/")
+    known = set(names)
+    return [part for part in parts if part in known or canonical_split(part) is not None]

@@ -19,7 +19,8 @@ from typing import NamedTuple
 from packer.errors import SourceError
 from packer.sources.annotations import Annotations, RawObject, object_fields, pack_annotations
 from packer.sources.file_start import pointer_reason
-from packer.sources.items import RawItem, Reject, Scan
+from packer.sources.items import RawItem, Reject, Scan, tag_split
+from packer.sources.only_split import is_other_split
 from packer.sources.pairing import PictureIndex, split_path
 from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions
@@ -78,8 +79,17 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     found = _Found()
     for split in splits:
         values = {"split": splits.index(split)}
-        for block in read_blocks(raw, lists[split]):
-            _add(block, lists[split], split, values, index, found)
+        first, first_face = len(found.rejects), len(found.annotation_rejects)
+        try:
+            for block in read_blocks(raw, lists[split]):
+                _add(block, lists[split], split, values, index, found)
+        except SourceError as error:
+            if not is_other_split(split, options.split):
+                raise
+            shown = readable_path(lists[split])
+            found.rejects.append(Reject(key=b"", path=shown, reason=str(error)))
+        tag_split(found.rejects, first, split)
+        tag_split(found.annotation_rejects, first_face, split)
     if found.empty_count:
         found.notes.append(f"without a face: {count_text(found.empty_count, 'picture')}")
     rest = list(index.rest())

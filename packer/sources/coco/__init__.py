@@ -44,11 +44,18 @@ from packer.sources.coco.files import (
     choose_files,
     read_files,
 )
-from packer.sources.coco.images import FileImages, Image, image_place, read_images, reject_shared
+from packer.sources.coco.images import (
+    FileImages,
+    Image,
+    guess_keys,
+    image_place,
+    read_images,
+    reject_shared,
+)
 from packer.sources.coco.panoptic import PANOPTIC_FIELD, read_panoptic
 from packer.sources.coco.pictures import folders_text
 from packer.sources.coco.turned import drop_corners
-from packer.sources.items import RawFile, RawItem, Reject, Scan
+from packer.sources.items import RawFile, RawItem, Reject, Scan, tag_split
 from packer.sources.pairing import PictureIndex
 from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions
@@ -82,9 +89,10 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     places = _find_places(raw, options)
     shown = readable_path(os.fsencode(raw))
     tree = walk(places.pictures, COCO_EXTENSIONS)
-    chosen = _find_files(shown, places, tree)
+    chosen = _find_files(shown, places, tree, options)
     index = PictureIndex(tree)
     listed = [read_images(f, places.root, index, tree) for f in chosen.files]
+    guess_keys(listed)
     _check_found(shown, listed)
     added = _added_files(listed) if chosen.kind == "instances" else []
     read = [file_images for file_images in listed if file_images not in added]
@@ -105,7 +113,9 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     if chosen.kind == "captions":
         classes = read_classes([], None)
         for file_images in read:
+            first = len(gathered.rejects)
             read_captions(file_images, gathered)
+            tag_split(gathered.rejects, first, file_images.split)
         fields: tuple[Field, ...] = (Field(name="captions", kind="json"),)
         choices: dict[str, str] = {}
     else:
@@ -114,7 +124,9 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         choices = class_choices(classes)
         if chosen.kind == "panoptic":
             for file_images in read:
+                first = len(gathered.rejects)
                 masks |= read_panoptic(file_images, classes, gathered, index, tree)
+                tag_split(gathered.rejects, first, file_images.split)
             kept = ("boxes", "labels", "area", "iscrowd", "attributes")
             fields = (*object_fields(classes.names.names, kept), PANOPTIC_FIELD)
         else:
@@ -140,7 +152,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
                     values["captions"] = gathered.captions.get(image.key, [])
                 items.append(_item(image, values, masks))
             elif image.key not in unreadable:  # Its file is rejected already, with the reason.
-                rejects.append(_image_reject(image))
+                rejects.append(_image_reject(image, file_images.split))
     items.sort(key=attrgetter("key"))
     _ignore_rest(added, index, tree, gathered.notes)
     gathered.notes += _background_notes(read, chosen)
@@ -213,7 +225,7 @@ def _below(path: Path, folder: Path) -> bytes | None:
     return b"" if relative == Path() else os.fsencode(relative.as_posix())
 
 
-def _find_files(shown: str, places: _Places, tree: Tree) -> Chosen:
+def _find_files(shown: str, places: _Places, tree: Tree, options: SourceOptions) -> Chosen:
     """The COCO files to read, and an account of all other JSON files."""
     listing = tree
     if places.files != places.pictures:
@@ -226,7 +238,8 @@ def _find_files(shown: str, places: _Places, tree: Tree) -> Chosen:
             tree.ignored.add(NOT_ASKED_FOR, readable_path(path))
     if not paths and (places.files / os.fsdecode(places.only)).is_file():
         paths = [places.only]  # Of another extension, or a hidden name, and asked for all the same.
-    return choose_files(shown, read_files(places.files, paths, tree.ignored), tree.ignored)
+    files = read_files(places.files, paths, tree.ignored, options.split)
+    return choose_files(shown, files, tree.ignored)
 
 
 def _check_found(shown: str, listed: Sequence[FileImages]) -> None:
@@ -309,7 +322,9 @@ def _read_all_objects(
     stored = {i.key for file_images in read for i in file_images.images if not i.problem}
     points = read_points(added, stored, gathered)
     for file_images in read:
+        first = len(gathered.rejects)
         read_objects(file_images, classes, points, gathered)
+        tag_split(gathered.rejects, first, file_images.split)
     reject_left_points(points, stored, gathered)
     kept = ["boxes", "labels", "area", "iscrowd"]
     kept += ["masks"] if gathered.has_outlines else []
@@ -379,13 +394,14 @@ def _item(image: Image, values: dict[str, Any], masks: dict[bytes, RawFile]) -> 
 # The account.
 
 
-def _image_reject(image: Image) -> Reject:
+def _image_reject(image: Image, split: str | None) -> Reject:
     """The reject of an image, which takes its annotations with it."""
     lost = ""
     if image.annotation_count:
         goes = "goes" if image.annotation_count == 1 else "go"
         lost = f"; its {count_text(image.annotation_count, 'annotation')} {goes} with it"
-    return Reject(key=image.key, path=image_place(image), reason=image.problem + lost)
+    reason = image.problem + lost
+    return Reject(key=image.key, path=image_place(image), reason=reason, split=split or "")
 
 
 def _ignore_rest(

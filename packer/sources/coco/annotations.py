@@ -39,7 +39,7 @@ from packer.sources.coco.parts import (
     read_loose,
 )
 from packer.sources.coco.turned import turn_object
-from packer.sources.items import Reject
+from packer.sources.items import Reject, tag_split
 from packer.sources.source import Task
 from packer.wording import count_text
 
@@ -340,6 +340,7 @@ def read_points(added: Iterable[FileImages], keys: set[bytes], gathered: Gathere
     points: PointsByPlace = {}
     for listed in added:
         coco_file = listed.coco_file
+        first = len(gathered.rejects)
         for position, (entry, problem) in enumerate(
             coco_file.entries(coco_file.annotations, CocoPoints)
         ):
@@ -368,6 +369,7 @@ def read_points(added: Iterable[FileImages], keys: set[bytes], gathered: Gathere
                 continue
             place = f"{coco_file.name}, {_place(annotation_id, position)}"
             points[key, annotation_id] = Points(packed, place)
+        tag_split(gathered.rejects, first, listed.split)
     return points
 
 

@@ -12,6 +12,7 @@ from packer.errors import SourceError
 from packer.sources.coco.document import CocoFile, Kind, read_coco
 from packer.sources.detection.json_outline import read_json_outline
 from packer.sources.items import Ignored
+from packer.sources.only_split import OTHER_SPLIT, is_other_split
 from packer.sources.pairing import split_path, stem_of
 from packer.sources.walk import readable_path
 from packer.wording import names_text
@@ -74,16 +75,19 @@ class Chosen:
         )
 
 
-def read_files(folder: Path, paths: Iterable[bytes], ignored: Ignored) -> list[CocoFile]:
+def read_files(
+    folder: Path, paths: Iterable[bytes], ignored: Ignored, wanted: str | None = None
+) -> list[CocoFile]:
     """The COCO files among JSON files; those of other kinds are ignored by reason.
 
     Args:
         folder: That the paths are relative to.
         paths: Of the files.
         ignored: Takes JSON files of other kinds.
+        wanted: The one split that is read; None: all are.
 
     Raises:
-        SourceError: A file looks like COCO and is broken.
+        SourceError: A file looks like COCO and is broken, and may be of the wanted split.
     """
     files = []
     for path in sorted(paths):
@@ -91,6 +95,10 @@ def read_files(folder: Path, paths: Iterable[bytes], ignored: Ignored) -> list[C
         try:
             coco_file = read_coco(folder, path)
         except SourceError:
+            words = split_words(CocoFile(path, "instances"))
+            if is_other_split(next(filter(_is_split, words), None), wanted):
+                ignored.add(OTHER_SPLIT, readable_path(path))
+                continue
             if read_json_outline(full).keys & {"images", "annotations", "categories"}:
                 raise
             # Not COCO, as far as it can be read: no reason to stop a build.

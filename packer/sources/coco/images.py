@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from packer.sources.coco.document import CocoFile, CocoImage, Id, known_id
 from packer.sources.coco.files import split_name, split_words
 from packer.sources.coco.pictures import FoundPictures, find_pictures, picture_folders
-from packer.sources.items import Reject
+from packer.sources.items import Reject, tag_split
 from packer.sources.pairing import PictureIndex, normal_path, split_path
 from packer.sources.walk import Picture, Tree, readable_path
 from packer.wording import count_text
@@ -175,10 +176,35 @@ def read_images(
             "taken to be on the upright picture"
         )
     split = split_name(coco_file, _common_folder(found))
+    tag_split(rejects, 0, split)
     by_id = {image.id: image for image in images}
     return FileImages(
         coco_file, images, by_id, frozenset(text_ids), folders, found, split, rejects, notes
     )
+
+
+def guess_keys(listed: Sequence[FileImages]) -> None:
+    """Give images of files whose pictures are all missing the keys that they would have.
+
+    Where those of `train2017` lie in `images/train2017`, those of `val2017` belong in
+    `images/val2017`: so patterns of `--exclude` find them.
+    """
+    found = [
+        (each.split, each.found.folder.split(b"/"))
+        for each in listed
+        if each.found.found_count and each.split
+    ]
+    for file_images in listed:
+        if file_images.found.found_count or file_images.split is None:
+            continue
+        own = os.fsencode(file_images.split)
+        for split, parts in found:
+            if os.fsencode(split) in parts:
+                folder = b"/".join(own if part == os.fsencode(split) else part for part in parts)
+                for image in file_images.images:
+                    if image.picture is None and image.key:
+                        image.key = normal_path(folder + b"/" + image.key)
+                break
 
 
 def reject_shared(images: Iterable[Image]) -> None:

@@ -128,14 +128,16 @@ def _read_dumps(raw: Path, tree: Tree) -> _Content:
         try:
             dump = read_cvat(path, place)
         except ValueError as error:
-            content.rejects.append(Reject(key=b"", path=place, reason=str(error)))
+            reject = Reject(key=b"", path=place, reason=str(error), split=_dump_split(file))
+            content.rejects.append(reject)
             continue
         if dump is None:
             tree.ignored.add(OTHER_XML, place)
             continue
         content.dumps[file] = dump
         content.annotation_rejects += [
-            Reject(key=b"", path=shape, reason=reason) for shape, reason in dump.rejects
+            Reject(key=b"", path=shape, reason=reason, split=_dump_split(file))
+            for shape, reason in dump.rejects
         ]
     return content
 
@@ -147,8 +149,7 @@ def _find_pictures(content: _Content, index: PictureIndex) -> list[_Found]:
     found: list[_Found] = []
     by_name: list[str] = []
     for file, dump in content.dumps.items():
-        stem = stem_of(split_path(file)[1]).decode("utf-8", "replace")
-        dump_split = stem if canonical_split(stem) else ""
+        dump_split = _dump_split(file)
         frame_folders: dict[bytes, str] = {}
         frames = ((frame, True) for frame in dump.frames)
         for image, is_frame in (*((image, False) for image in dump.images), *frames):
@@ -156,7 +157,10 @@ def _find_pictures(content: _Content, index: PictureIndex) -> list[_Found]:
             problem = _problem(image, pictures, file, index)
             if problem is not None:
                 key = pictures[0].path if len(pictures) == 1 else b""
-                content.rejects.append(Reject(key=key, path=image.place, reason=problem))
+                reject = Reject(key=key, path=image.place, reason=problem)
+                content.rejects.append(
+                    msgspec.structs.replace(reject, split=image.split or dump_split)
+                )
                 continue
             picture = pictures[0]
             index.take(picture)
@@ -183,6 +187,12 @@ def _find_pictures(content: _Content, index: PictureIndex) -> list[_Found]:
             f"says; the first is {by_name[0]}"
         )
     return found
+
+
+def _dump_split(file: bytes) -> str:
+    """The split that a dump is named after, or ""."""
+    stem = stem_of(split_path(file)[1]).decode("utf-8", "replace")
+    return stem if canonical_split(stem) else ""
 
 
 def _pictures_of(

@@ -66,6 +66,11 @@ def scan_dataset(dataset: Any, spool: Path, options: SourceOptions) -> Scan:
             `options.task`.
     """
     check_task(name, options.task, type(dataset).__name__)
+    if options.split is not None:
+        raise SourceError(
+            f"split {options.split!r} was asked for, but a {type(dataset).__name__} has no splits "
+            "by name. Build from the dataset of that split, or give shares with splits."
+        )
     whole, positions = _unwrapped(dataset)
     rejects: list[Reject] = []
     kept: list[_Kept] = []

@@ -27,9 +27,11 @@ from packer.sources.lists.guess import guess_columns
 from packer.sources.lists.open_images import BOX_COLUMNS
 from packer.sources.lists.pictures import is_there, picture_folders
 from packer.sources.lists.table import Table
+from packer.sources.only_split import is_other_split
 from packer.sources.source import SourceOptions
 from packer.sources.splits import are_all_splits
 from packer.sources.walk import readable_path
+from readers.store.splits import canonical_split
 
 _PIXEL_COLUMNS_LEAST = 100
 
@@ -44,7 +46,13 @@ def csv_lists(look: Look, options: SourceOptions) -> Iterator[Evidence]:
     guessed: list[bytes] = []
     for path in look.files(*(e.encode() for e in csv_list.LIST_EXTENSIONS))[:FILES_MAX]:
         list_path = Path(os.fsdecode(os.path.join(look.root, path)))
-        columns = read_columns(list_path)
+        try:
+            columns = read_columns(list_path)
+        except SourceError:
+            split = split_in_name(list_path) or list_path.parent.name
+            if canonical_split(split) is not None and is_other_split(split, options.split):
+                continue
+            raise
         seen = f"{readable_path(path)}: columns {', '.join(map(repr, columns.names[:8]))}"
         lower = {column.lower() for column in columns.names}
         if is_open_images(columns.names):

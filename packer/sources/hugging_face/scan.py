@@ -17,7 +17,8 @@ from packer.sources.hugging_face.objects import BOX_FORMAT, listed, row_annotati
 from packer.sources.hugging_face.pictures import file_beside
 from packer.sources.hugging_face.rows import Row, column_values, read_schema, table_rows
 from packer.sources.hugging_face.tables import Table, find_tables
-from packer.sources.items import Member, RawItem, Reject, Scan
+from packer.sources.items import Member, RawItem, Reject, Scan, tag_split
+from packer.sources.only_split import is_other_split
 from packer.sources.pairing import stem_of
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
@@ -49,7 +50,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
             not installed.
     """
     found, tables, notes = find_tables(raw)
-    columns, tables = _common_columns(raw, tables, found)
+    columns, tables = _common_columns(raw, tables, found, options.split)
     if columns is None:
         found.ignore_pictures()
         return Scan(
@@ -62,6 +63,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     for table in tables:
         shared = {"split": splits.index(table.split)} if splits else {}
         last = -1
+        first, first_annotation = len(found.rejects), len(account.annotation_rejects)
         try:
             for row in table_rows(table, columns, found):
                 last = row.number
@@ -72,6 +74,8 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
             reason = f"damaged after row {last}: {error}; what follows was not read"
             shown = readable_path(table.file.path)
             found.rejects.append(Reject(key=table.file.path, path=shown, reason=reason))
+        tag_split(found.rejects, first, table.split)
+        tag_split(account.annotation_rejects, first_annotation, table.split)
     found.ignore_pictures(account.used_pictures)
     classes = next((each.classes.names for each in (categories, labels) if each is not None), ())
     notes += account_notes(account, [each for each in (labels, categories) if each is not None])
@@ -91,9 +95,11 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
 
 
 def _common_columns(
-    raw: Path, tables: list[Table], found: ContainerFiles
+    raw: Path, tables: list[Table], found: ContainerFiles, wanted: str | None
 ) -> tuple[Columns | None, list[Table]]:
     """What the columns of all tables are, and the tables that can be read.
+
+    Those of other splits than the wanted one are rejects where they differ.
 
     Raises:
         SourceError: No table has images, or they differ.
@@ -101,15 +107,22 @@ def _common_columns(
     common: Columns | None = None
     first: Table | None = None
     readable = []
-    for table in tables:
+    # Tables of the wanted split decide.
+    for table in sorted(tables, key=lambda table: is_other_split(table.split, wanted)):
         shown = readable_path(table.file.path)
         try:
             schema = read_schema(table, found)
         except arrow_errors() as error:
             reason = f"cannot be read as {table.kind.capitalize()}: {error}"
-            found.rejects.append(Reject(key=table.file.path, path=shown, reason=reason))
+            path, split = table.file.path, table.split
+            found.rejects.append(Reject(key=path, path=shown, reason=reason, split=split))
             continue
         columns = columns_of(schema, table.info)
+        if first is not None and columns != common and is_other_split(table.split, wanted):
+            reason = f"has other columns than {readable_path(first.file.path)}"
+            path, split = table.file.path, table.split
+            found.rejects.append(Reject(key=path, path=shown, reason=reason, split=split))
+            continue
         if columns is None:
             raise SourceError(
                 f"{shown}: the columns are {names_text(schema.names)}; expected one of images: "
@@ -123,7 +136,7 @@ def _common_columns(
             )
         common, first = columns, first or table
         readable.append(table)
-    return common, readable
+    return common, [table for table in tables if table in readable]
 
 
 def _read_labels(tables: list[Table], account: Account) -> tuple[Labels | None, Labels | None]:

@@ -27,7 +27,13 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     Raises:
         SourceError: There is no list, or more than one, or it is not clear what it says.
     """
-    lists = find_lists(raw, LIST_EXTENSIONS, csv_table, ".csv or .tsv file that lists pictures")
+    lists = find_lists(
+        raw,
+        LIST_EXTENSIONS,
+        csv_table,
+        ".csv or .tsv file that lists pictures",
+        wanted=options.split,
+    )
     guess = guess_columns(lists[0].table.path) if len(lists) == 1 else None
     if guess is None or lists[0].folder:
         return scan_lists(name, raw, lists, options, extensions=LIST_EXTENSIONS)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from packer.errors import SourceError
 from packer.sources.lists.flags import flag_columns
 from packer.sources.lists.table import Table
+from packer.sources.only_split import is_other_split
 from packer.sources.walk import readable_path, skip_reason, unreadable_folder
 from readers.store.splits import canonical_split
 
@@ -40,6 +41,7 @@ def find_lists(
     read: Callable[[Path], Table],
     expected: str,
     is_list: Callable[[Path], bool] = lambda path: True,
+    wanted: str | None = None,
 ) -> list[ListFile]:
     """The list that `raw` is, or that lies in it, or one for each split.
 
@@ -52,6 +54,8 @@ def find_lists(
         read: Makes a table of a file.
         expected: What is looked for, for a message.
         is_list: Whether a file of these extensions may be a list.
+        wanted: The one split that is read: lists of others that cannot be read are left out. None
+            reads all.
 
     Raises:
         SourceError: There is none, or more than one and they are not of different splits.
@@ -60,12 +64,17 @@ def find_lists(
         return [ListFile(read(raw), b"", None)]
     paths = [path for path in list_files(raw, extensions) if is_list(path)]
     if paths:
-        return _lists_of_one_folder(raw, paths, read, expected)
+        return _lists_of_one_folder(raw, paths, read, expected, wanted)
     lists = []
     for folder in _split_folders(raw):
         inside = [path for path in list_files(folder, extensions) if is_list(path)]
         if inside:
-            found = _one_list(folder, inside, read, expected)
+            try:
+                found = _one_list(folder, inside, read, expected)
+            except SourceError:
+                if is_other_split(folder.name, wanted):
+                    continue
+                raise
             lists.append(ListFile(found, os.fsencode(folder.name), folder.name))
     if not lists:
         raise SourceError(_not_one(raw, [], expected))
@@ -102,11 +111,22 @@ def split_in_name(path: Path) -> str | None:
 
 
 def _lists_of_one_folder(
-    raw: Path, paths: list[Path], read: Callable[[Path], Table], expected: str
+    raw: Path, paths: list[Path], read: Callable[[Path], Table], expected: str, wanted: str | None
 ) -> list[ListFile]:
     if len(paths) == 1:
-        return [ListFile(read(paths[0]), b"", None)]
-    tables = _readable([read(path) for path in paths])
+        split = split_in_name(paths[0]) if wanted is not None else None
+        return [ListFile(read(paths[0]), b"", None if is_other_split(split, wanted) else split)]
+    found = []
+    for path in paths:
+        try:
+            found.append(read(path))
+        except SourceError:
+            if not is_other_split(split_in_name(path), wanted):
+                raise
+    if len(found) == 1 and not is_other_split(split_in_name(found[0].path), wanted):
+        # Its split is what tells it from those that cannot be read.
+        return [ListFile(found[0], b"", split_in_name(found[0].path))]
+    tables = _readable(found)
     splits = [split_in_name(table.path) for table in tables]
     if len(tables) > 1 and None not in splits and len(set(splits)) == len(splits):
         return [ListFile(t, b"", split) for t, split in zip(tables, splits, strict=True)]

@@ -25,5 +25,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     Raises:
         SourceError: There is no list, or more than one, or it is not clear what it says.
     """
-    lists = find_lists(raw, LIST_EXTENSIONS, jsonl_table, ".jsonl file that lists pictures")
+    lists = find_lists(
+        raw, LIST_EXTENSIONS, jsonl_table, ".jsonl file that lists pictures", wanted=options.split
+    )
     return scan_lists(name, raw, lists, options, extensions=LIST_EXTENSIONS)

@@ -11,7 +11,7 @@ from pathlib import Path
 from packer.errors import SourceError
 from packer.sources.annotations import object_fields
 from packer.sources.class_names import ClassNames, class_names
-from packer.sources.items import Reject, Scan
+from packer.sources.items import Reject, Scan, tag_split
 from packer.sources.lists.columns import BoxColumns
 from packer.sources.lists.csv_table import read_lines
 from packer.sources.lists.files import split_in_name
@@ -265,6 +265,7 @@ def _read_boxes(
     # Rows of a picture follow each other, so that it is looked up once.
     last_id, last_image = "", -1
     width = max(header.values()) + 1
+    first = len(found.annotation_rejects)
     for line, row in _rows(raw, path):
         place = f"{readable_path(path)}, line {line}"
         if len(row) != width:
@@ -306,6 +307,7 @@ def _read_boxes(
             assert label is not None
             box = CellBox(0, numbers, mid)
             found.objects.add(last_image, number, line, box, label, extra)
+    tag_split(found.annotation_rejects, first, split)
 
 
 def _read_names(raw: Path, path: bytes, header: dict[str, int], found: _Found) -> int:
@@ -366,7 +368,7 @@ def _image(written: str, split: str, place: str, found: _Found, *, is_needed: bo
             reason = f"no picture of ImageID {readable_path(image_id)!r}; looked in all folders"
             if pictures:
                 reason = several_reason(pictures)
-            found.rejects[image_id] = Reject(key=image_id, path=place, reason=reason)
+            found.rejects[image_id] = Reject(key=image_id, path=place, reason=reason, split=split)
         return -1
     picture = pictures[0]
     if picture.path not in found.keys:

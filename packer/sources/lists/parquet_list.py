@@ -26,5 +26,11 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         SourceError: There is no list, or more than one, or it is not clear what it says; or
             pyarrow is not installed.
     """
-    lists = find_lists(raw, LIST_EXTENSIONS, parquet_table, ".parquet file that lists pictures")
+    lists = find_lists(
+        raw,
+        LIST_EXTENSIONS,
+        parquet_table,
+        ".parquet file that lists pictures",
+        wanted=options.split,
+    )
     return scan_lists(name, raw, lists, options, extensions=LIST_EXTENSIONS)

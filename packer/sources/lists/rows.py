@@ -77,13 +77,14 @@ class ListsRead:
     angle_column: str = ""
     angle_count: int = 0
 
-    def refuse(self, key: bytes, place: str, reason: str) -> None:
+    def refuse(self, key: bytes, place: str, reason: str, split: str) -> None:
         """A picture that is not packed."""
-        self.rejects.append(Reject(key=key, path=place, reason=reason))
+        self.rejects.append(Reject(key=key, path=place, reason=reason, split=split))
 
-    def refuse_annotation(self, key: bytes, place: str, reason: str) -> None:
+    def refuse_annotation(self, key: bytes, place: str, reason: str, split: str) -> None:
         """A box or label that is not packed, of a picture that may be."""
-        self.annotation_rejects.append(Reject(key=key, path=place, reason=reason))
+        reject = Reject(key=key, path=place, reason=reason, split=split)
+        self.annotation_rejects.append(reject)
 
 
 def written_paths(entry: ListFile, rows: Iterable[tuple[int, list[Any] | str]]) -> Iterator[str]:
@@ -128,11 +129,13 @@ def row_reader(
         nonlocal last_path, last_number
         place = f"{place_start} {line}"
         if isinstance(row, str):
-            (state.refuse_annotation if rows_are_boxes else state.refuse)(b"", place, row)
+            refuse = state.refuse_annotation if rows_are_boxes else state.refuse
+            refuse(b"", place, row, entry.split or "")
             return
         path = cell_text(row[path_column])
         if path is None:
-            state.refuse(b"", place, f"the path is {row[path_column]!r}; expected text")
+            reason = f"the path is {row[path_column]!r}; expected text"
+            state.refuse(b"", place, reason, _split_told(row, entry))
             return
         boxes = row_boxes(row, box, labels_at) if box is not None else []
         # Rows of a picture mostly follow each other.
@@ -145,27 +148,31 @@ def row_reader(
                 problem: str | None = boxes if isinstance(boxes, str) else listed.problem
                 problem = problem or _read_rest(state, image, row, entry, listed)
                 # Labels last: a class that only rejected rows have is none.
-                image_number = _add_image(state, image, problem or read_labels(image, row))
+                problem = problem or read_labels(image, row)
+                split = _split_told(row, entry) if problem else ""
+                image_number = _add_image(state, image, problem, split)
             elif state.content == "objects":
                 image_number = known_number
             elif adds_captions:
                 image = state.images[known_number]
                 problem = _split_problem(image, row, entry) or _read_caption(image, row, columns)
                 if problem is not None:
-                    state.refuse_annotation(listed.key, place, problem)
+                    split = _split_told(row, entry)
+                    state.refuse_annotation(listed.key, place, problem, split)
             else:
                 first = state.images[known_number]
                 where = first.place
                 if first.list_number == list_number:
                     where = f"{entry.table.unit} {first.line}"
-                state.refuse(listed.key, place, f"listed twice (first in {where})")
+                reason = f"listed twice (first in {where})"
+                state.refuse(listed.key, place, reason, _split_told(row, entry))
             key = listed.key
         else:
             key = state.images[image_number].key
         last_path, last_number = path, image_number
         if isinstance(boxes, str):
             # One for all of them. Where this is the picture's first row, it was refused as well.
-            state.refuse_annotation(key, place, boxes)
+            state.refuse_annotation(key, place, boxes, _split_told(row, entry))
         elif boxes:
             if angle is not None:
                 angles = row[angle] if isinstance(row[angle], list) else [row[angle]]
@@ -177,7 +184,7 @@ def row_reader(
                 if isinstance(label, int):
                     state.objects.add(image_number, list_number, line, found, label)
                 else:
-                    state.refuse_annotation(key, at, label)
+                    state.refuse_annotation(key, at, label, _split_told(row, entry))
 
     return read_row
 
@@ -226,10 +233,16 @@ def _listed(state: ListsRead, path: str, entry: ListFile) -> Listed:
     return state.files.find(path, entry.folder)
 
 
-def _add_image(state: ListsRead, image: ListImage, problem: str | None) -> int:
+def _split_told(row: list[Any], entry: ListFile) -> str:
+    """The split that a row says it is of, for a reject; empty where it says none."""
+    column = entry.table.columns.split
+    return (entry.split if column is None else cell_text(row[column])) or ""
+
+
+def _add_image(state: ListsRead, image: ListImage, problem: str | None, split: str) -> int:
     """Take in a picture, or refuse it; its number, -1 where it is refused."""
     if problem:
-        state.refuse(image.key, image.place, problem)
+        state.refuse(image.key, image.place, problem, split)
         if state.content == "objects" and image.key:
             state.numbers[image.key] = -1
         return -1
@@ -271,8 +284,7 @@ def _row_problem(
 
 def _split_problem(image: ListImage, row: list[Any], entry: ListFile) -> str | None:
     """Why a row is not about its picture, which has a split already, or None when it is."""
-    column = entry.table.columns.split
-    split = (entry.split if column is None else cell_text(row[column])) or ""
+    split = _split_told(row, entry)
     if split == image.split:
         return None
     return f"the split is {split!r}, and {image.split!r} in {image.place}, of the same picture"
@@ -338,7 +350,8 @@ def _read_labels(
     for n, value in enumerate(cell, 1):
         number = state.labels.number(value)
         if isinstance(number, str):
-            state.refuse_annotation(image.key, f"{image.place}, label {n}", number)
+            place = f"{image.place}, label {n}"
+            state.refuse_annotation(image.key, place, number, image.split)
         else:
             numbers.append(number)
     image.labels = tuple(numbers)
@@ -365,7 +378,8 @@ def _read_flags(
         if value:
             positive_count += 1
             if isinstance(number, str):
-                state.refuse_annotation(image.key, f"{image.place}, column {name!r}", number)
+                place = f"{image.place}, column {name!r}"
+                state.refuse_annotation(image.key, place, number, image.split)
             else:
                 numbers.append(number)
     state.one_positive = state.one_positive and positive_count == 1

@@ -24,23 +24,22 @@ import numpy as np
 
 from packer.errors import SourceError
 from packer.sources.annotations import object_fields
-from packer.sources.file_start import content_problem
 from packer.sources.items import Ignored, RawItem, Reject, Scan
-from packer.sources.lists.columns import LABEL_COLUMNS, PATH_COLUMNS, BoxColumns, Columns
+from packer.sources.lists.columns import BoxColumns, Columns
+from packer.sources.lists.content import readable_lists
 from packer.sources.lists.files import ListFile
-from packer.sources.lists.flags import flag_columns
 from packer.sources.lists.labels import ListLabels
 from packer.sources.lists.objects import check_forms, decide_form, label_position
 from packer.sources.lists.pictures import ListedFiles
 from packer.sources.lists.rows import Content, ListsRead, row_reader, written_paths
 from packer.sources.lists.splits import splits_of, take_splits_of_folders
+from packer.sources.only_split import is_other_split
 from packer.sources.source import SourceOptions
 from packer.sources.splits import split_field
 from packer.sources.turned_boxes import angle_note
 from packer.sources.walk import PICTURE_TYPES, Picture, Tree, readable_path, walk
 from packer.wording import count_text
 from readers.store.schema import Field
-from readers.store.signatures import START_BYTES
 
 NOT_NAMED = "not named by the annotations"
 LIST_NOT_READ = "list that was not read"
@@ -78,8 +77,8 @@ def scan_lists(
         SourceError: The columns name no picture or say nothing about it, or not in a way that has
             one meaning.
     """
-    flags = [flag_columns(entry.table) for entry in lists]
-    content = _content(lists, flags, options)
+    readable = readable_lists(lists, options)
+    lists, flags, content = readable.lists, readable.flags, readable.content
     tree = None
     if raw.is_dir():
         tree = walk(raw, tuple(extension.encode() for extension in extensions))
@@ -92,16 +91,23 @@ def scan_lists(
     state = ListsRead(
         content, ListedFiles(raw_folder, options.root, inside, known), ListLabels(options)
     )
+    for entry, problem in readable.left:
+        state.refuse(b"", entry.shown, problem, entry.split or "")
     row_count = 0
     for number, (entry, columns) in enumerate(zip(lists, flags, strict=True)):
         read = row_reader(state, number, entry, columns)
         rows, block_rows = iter(entry.table.rows()), _BLOCK_ROWS[0]
-        while block := list(islice(rows, block_rows)):
-            block_rows = min(2 * block_rows, _BLOCK_ROWS[1])
-            row_count += len(block)
-            state.files.ahead(written_paths(entry, block), entry.folder)
-            for row in block:
-                read(*row)
+        try:
+            while block := list(islice(rows, block_rows)):
+                block_rows = min(2 * block_rows, _BLOCK_ROWS[1])
+                row_count += len(block)
+                state.files.ahead(written_paths(entry, block), entry.folder)
+                for row in block:
+                    read(*row)
+        except SourceError as error:
+            if not is_other_split(entry.split, options.split):
+                raise
+            state.refuse(b"", entry.shown, str(error), entry.split or "")
     if not row_count:
         shown = readable_path(os.fsencode(lists[0].table.path))
         raise SourceError(
@@ -111,7 +117,8 @@ def scan_lists(
     if tree is not None and options.root is not None and not _is_inside(options.root, raw):
         shown = readable_path(os.fsencode(options.root))
         notes.append(f"files in {shown} that the list does not name were not looked at")
-    read_paths = [*(entry.table.path for entry in lists), *also_read]
+    left = (entry.table.path for entry, _ in readable.left)
+    read_paths = [*(entry.table.path for entry in lists), *left, *also_read]
     return _scan_of(name, raw, lists, state, tree, read_paths, notes)
 
 
@@ -202,92 +209,6 @@ def _scan_of(
         notes=notes + ignored_notes,
         choices=choices,
     )
-
-
-def _content(
-    lists: Sequence[ListFile], flags: Sequence[dict[str, int]], options: SourceOptions
-) -> Content:
-    """What the lists hold, all the same.
-
-    Raises:
-        SourceError: They hold different things, or something that would be dropped, or nothing.
-    """
-    contents = [
-        _content_of(entry, columns, options) for entry, columns in zip(lists, flags, strict=True)
-    ]
-    for entry, content in zip(lists, contents, strict=True):
-        if content != contents[0]:
-            raise SourceError(
-                f"{entry.shown} holds {_CONTENT_TEXT[content]}, and {lists[0].shown} "
-                f"{_CONTENT_TEXT[contents[0]]}; lists of splits must have the same columns. Give "
-                "the path of one list instead."
-            )
-    return contents[0]
-
-
-_CONTENT_TEXT: dict[Content, str] = {
-    "objects": "boxes",
-    "labels": "lists of labels",
-    "label": "one label a picture",
-    "flags": "one column for each class",
-    "pictures": "no labels",
-}
-
-
-def _content_of(entry: ListFile, flags: dict[str, int], options: SourceOptions) -> Content:
-    columns = entry.table.columns
-    place = readable_path(os.fsencode(entry.table.path))
-    header = ", ".join(repr(column) for column in columns.names[:20]) or "nothing"
-    if len(columns.names) > 20:
-        header += f" and {len(columns.names) - 20} more"
-    if columns.path is None:
-        with open(entry.table.path, "rb") as file:
-            problem = content_problem(file.read(START_BYTES))
-        if problem:
-            raise SourceError(f"{place}: {problem}; expected a list of pictures.")
-        cells = [column for column in columns.names if column.endswith(".bytes")]
-        way_out = "Rename the column, or add a header line."
-        if cells:
-            way_out = f"If {cells[0]!r} holds the pictures themselves, give --format hf."
-        raise SourceError(
-            f"{place}: the header has {header}; expected a column of paths, called one of "
-            f"{', '.join(PATH_COLUMNS)}. {way_out}"
-        )
-    if columns.outlines:
-        raise SourceError(
-            f"{place}: the columns {', '.join(map(repr, columns.outlines))} hold outlines, which "
-            "lists have in no common form; expected paths of mask files in a column called "
-            "'mask_path'. Without these columns, the rest of the list is read."
-        )
-    if columns.box_problem:
-        raise SourceError(
-            f"{place}: {columns.box_problem}; expected xmin, ymin, xmax and ymax in any order, or "
-            "x, y, w and h, or one column called bbox_xyxy or bbox_xywh. Rename the columns."
-        )
-    if columns.box is not None:
-        if label_position(columns) is None and (
-            options.classes is None or len(options.classes) != 1
-        ):
-            raise SourceError(
-                f"{place}: the header has {header}; expected a column with the class of each box, "
-                f"called one of {', '.join(LABEL_COLUMNS)}. Rename the column; or, if all boxes "
-                "are of one class, give its name as --classes."
-            )
-        return "objects"
-    if columns.label is not None:
-        return "label"
-    if columns.labels is not None:
-        return "labels"
-    if flags:
-        return "flags"
-    if columns.mask is None and columns.caption is None:
-        raise SourceError(
-            f"{place}: the header has {header}; expected a column of labels, called one of "
-            f"{', '.join(LABEL_COLUMNS)}, or two columns or more that hold only 0 and 1, one for "
-            "each class. Rename the column. To pack the pictures unlabelled, give their folder and "
-            "--format flat."
-        )
-    return "pictures"
 
 
 def _decided_boxes(

@@ -51,7 +51,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         SourceError: There is no list, or more than one, or it is not clear what it says.
     """
     expected = ".txt file with a picture and its label in each line"
-    lists = find_lists(raw, LIST_EXTENSIONS, txt_table, expected, is_list)
+    lists = find_lists(raw, LIST_EXTENSIONS, txt_table, expected, is_list, wanted=options.split)
     notes: list[str] = []
     also_read: list[Path] = []
     if options.classes is None:

@@ -395,7 +395,8 @@ def _listed_pairs(tree: Tree, lists: Sequence[MaskList]) -> _Pairs:
                 first_places.setdefault(key, place)
                 index.take(files[0])
             if reason:
-                pairs.rejects.append(Reject(key=key, path=place, reason=reason))
+                split = mask_list.split
+                pairs.rejects.append(Reject(key=key, path=place, reason=reason, split=split))
                 continue
             index.take(files[1])
             pairs.found.append((files[0], files[1], mask_list.split))

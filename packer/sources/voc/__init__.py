@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from packer.errors import SourceError
 from packer.sources.annotations import Annotations, object_fields, pack_annotations
 from packer.sources.class_names import ClassNames, class_names
@@ -137,6 +139,12 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         content.notes += [*one_pixel_notes(content, origin), *angle_notes(content, options)]
     else:
         content.notes.append("boxes left aside: not every picture with a mask has an XML file")
+
+    def of_split(reject: Reject) -> Reject:
+        place = reject.key or os.fsencode(reject.path)
+        split = reject.split or chosen.split_of.get(place) or lists.split(place)
+        return msgspec.structs.replace(reject, split=split or "")
+
     return Scan(
         format=name,
         root=raw,
@@ -145,7 +153,10 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         splits=splits,
         fields=tuple(fields),
         mask_colors=mask_colors,
-        rejects=[*tree.rejects, *pairs.rejects, *lists.rejects, *chosen.rejects, *content.rejects],
+        rejects=[
+            *tree.rejects,
+            *map(of_split, (*pairs.rejects, *lists.rejects, *chosen.rejects, *content.rejects)),
+        ],
         annotation_rejects=content.annotation_rejects if has_boxes else [],
         ignored=tree.ignored,
         notes=[*content.notes, *lists.notes, *_picture_notes(tree, chosen, pairs, masks)],

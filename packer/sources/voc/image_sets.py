@@ -102,6 +102,7 @@ class SplitLists:
                 path=place,
                 reason=f"no picture named {readable_path(name)} lies in "
                 f"{readable_path(root) + '/' if root else 'this folder'}, expected one",
+                split=sets.split_of[name],
             )
             for root, sets in self.sets.items()
             for name, place in sets.places.items()
@@ -123,7 +124,7 @@ class SplitLists:
             except OSError as error:
                 problem = f"the list cannot be read: {error.strerror}"
             if problem:
-                self.rejects.append(Reject(key=b"", path=place, reason=problem))
+                self.rejects.append(Reject(key=b"", path=place, reason=problem, split=split))
                 continue
             lines = data.splitlines()
             for number, line in enumerate(lines, 1):

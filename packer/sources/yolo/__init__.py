@@ -215,8 +215,10 @@ def _read_all(layout: Layout, rules: LineRules) -> _Found:
         else:
             annotations = _read_one(base, picture, paths[0], rules, found)
         if isinstance(annotations, str):
+            name_of_split = layout.splits[split] if layout.splits else ""
+            shown = readable_path(picture.path)
             found.rejects.append(
-                Reject(key=picture.path, path=readable_path(picture.path), reason=annotations)
+                Reject(key=picture.path, path=shown, reason=annotations, split=name_of_split)
             )
             continue
         found.items.append(picture_item(picture, values[split], annotations))

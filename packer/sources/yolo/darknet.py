@@ -7,6 +7,7 @@ from pathlib import Path
 
 from packer.errors import SourceError
 from packer.sources.file_start import pointer_reason
+from packer.sources.only_split import is_other_split
 from packer.sources.source import SourceOptions
 from packer.sources.walk import Tree, readable_path, walk
 from packer.sources.yolo.layout import ANNOTATION_EXTENSIONS, Layout
@@ -37,12 +38,16 @@ def darknet_layout(raw: Path, file: Path, options: SourceOptions) -> Layout:
     starts = [os.fsencode(os.path.abspath(folder)) for folder in (file.parent, base)]
     for split, key in enumerate(keys):
         found = _settings_file(settings[key], starts, base, tree)
+        if found is None and is_other_split(key, options.split):
+            named.notes.append(f"{file.name}: {key} is {settings[key]!r}, which is not there")
+            continue
         if found is None:
             raise SourceError(
                 f"{place}: {key} is {settings[key]!r}, and there is no such list beside it. "
                 "Correct the path, or remove the line."
             )
-        add_list(named, found, split, [inside(start, base) for start in starts])
+        folders = [inside(start, base) for start in starts]
+        add_list(named, found, split, folders, options.split)
     names: tuple[str, ...] | None = None
     class_notes: list[str] = []
     if settings.get("names"):

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from packer.errors import SourceError
 from packer.sources.file_start import pointer_reason
-from packer.sources.items import Reject
+from packer.sources.items import Reject, tag_split
+from packer.sources.only_split import is_other_split
 from packer.sources.pairing import PictureIndex, split_path
 from packer.sources.walk import Picture, Tree, readable_path
 from packer.sources.yolo.data_yaml import DataYaml
@@ -99,8 +100,32 @@ def add_folder(named: NamedPictures, path: bytes, split: int) -> None:
                 named.add(picture, split)
 
 
-def add_list(named: NamedPictures, path: bytes, split: int, starts: list[bytes | None]) -> None:
-    """All pictures that a list names; lines that lead to none are rejects."""
+def add_list(
+    named: NamedPictures,
+    path: bytes,
+    split: int,
+    starts: list[bytes | None],
+    wanted: str | None = None,
+) -> None:
+    """All pictures that a list names; lines that lead to none are rejects.
+
+    So is a list that cannot be read, if it is of another split than the wanted one.
+
+    Raises:
+        SourceError: The list cannot be read.
+    """
+    first = len(named.rejects)
+    try:
+        _add_lines(named, path, split, starts)
+    except SourceError as error:
+        if not is_other_split(named.splits[split], wanted):
+            raise
+        named.rejects.append(Reject(key=b"", path=readable_path(path), reason=str(error)))
+    tag_split(named.rejects, first, named.splits[split])
+
+
+def _add_lines(named: NamedPictures, path: bytes, split: int, starts: list[bytes | None]) -> None:
+    """The pictures of the lines of a list."""
     named.is_listed = True
     named.used.add(path)
     shown = readable_path(path)

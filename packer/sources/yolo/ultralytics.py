@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from packer.errors import SourceError
+from packer.sources.only_split import is_other_split
 from packer.sources.source import SourceOptions
 from packer.sources.walk import readable_path, walk
 from packer.sources.yolo.bare import bare_layout
@@ -42,14 +43,15 @@ def ultralytics_layout(raw: Path, file: Path, options: SourceOptions) -> Layout:
         for entry in entries:
             found = find_entry(entry, starts, base, tree)
             if found is None:
-                _missing_entry(data, name, entry, starts, named)
+                _missing_entry(data, name, entry, starts, named, options.split)
                 continue
             how = f" ({found.how})" if found.how else ""
             kind = "" if found.path in tree.folders else "list "
             shown = readable_path(found.path) or "the whole folder"
             named.notes.append(f"{file.name}: {name}: {entry!r} is {kind}{shown}{how}")
             if kind:
-                add_list(named, found.path, split, [inside(s, base) for s in starts])
+                folders = [inside(s, base) for s in starts]
+                add_list(named, found.path, split, folders, options.split)
             else:
                 add_folder(named, found.path, split)
     if not named.order and not named.rejects:
@@ -102,11 +104,16 @@ def _holds_splits(folder: Path, data: DataYaml) -> bool:
 
 
 def _missing_entry(
-    data: DataYaml, split: str, entry: str, starts: list[bytes], named: NamedPictures
+    data: DataYaml,
+    split: str,
+    entry: str,
+    starts: list[bytes],
+    named: NamedPictures,
+    wanted: str | None,
 ) -> None:
     """Say that a split is not there. Without its training pictures, a data set is none."""
     looked = ", ".join(dict.fromkeys(map(readable_path, starts)))
-    if split == "train":
+    if split == "train" and not is_other_split(split, wanted):
         shown = readable_path(os.fsencode(named.base))
         raise SourceError(
             f"{data.place}: train is {entry!r}, and there is no such folder or list inside of "
