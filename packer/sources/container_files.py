@@ -11,7 +11,7 @@ from pathlib import Path
 
 from packer.errors import SourceError
 from packer.sources.items import MEMBER_BYTES_MAX, Ignored, RawFile, Reject
-from packer.sources.walk import NOT_A_PICTURE, Picture, readable_path, walk
+from packer.sources.walk import NOT_A_PICTURE, Picture, readable_path, skip_reason, walk
 from packer.wording import names_text
 from readers.store.splits import canonical_split
 
@@ -26,6 +26,7 @@ class ContainerFiles:
         root: Folder that their paths are relative to.
         files: Sorted by path.
         pictures: Picture files beside them.
+        others: Paths of all other files, which are among the ignored, sorted.
         rejects: Files and folders that cannot be read.
         ignored: Files of no use.
     """
@@ -33,6 +34,7 @@ class ContainerFiles:
     root: Path
     files: list[RawFile] = field(default_factory=list)
     pictures: list[Picture] = field(default_factory=list)
+    others: list[bytes] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
     ignored: Ignored = field(default_factory=Ignored)
 
@@ -63,6 +65,7 @@ def find_container_files(raw: Path, accepts: Callable[[bytes], bool]) -> Contain
         _add(found, os.fsencode(raw.name))
         if found.rejects:
             raise SourceError(f"{found.rejects[0].path}: {found.rejects[0].reason}.")
+        found.others = _files_beside(raw)
         return found
     # Every file that is no picture is listed: some formats give their files no extension.
     tree = walk(raw, (b"",))
@@ -74,9 +77,21 @@ def find_container_files(raw: Path, accepts: Callable[[bytes], bool]) -> Contain
                 _add(found, path)
             else:
                 found.ignored.add(NOT_A_PICTURE, readable_path(path))
+                found.others.append(path)
+    found.others.sort()
     found.files.sort(key=lambda file: file.path)
     found.pictures.sort()
     return found
+
+
+def _files_beside(raw: Path) -> list[bytes]:
+    """Names of the files in the folder of a file, which nobody asked to have read or counted."""
+    try:
+        with os.scandir(os.fsencode(raw.parent)) as listing:
+            names = [entry.name for entry in listing if entry.is_file()]
+    except OSError:
+        return []
+    return sorted(n for n in names if n != os.fsencode(raw.name) and skip_reason(n) is None)
 
 
 def _add(found: ContainerFiles, path: bytes) -> None:
@@ -90,6 +105,14 @@ def _add(found: ContainerFiles, path: bytes) -> None:
         found.files.append(RawFile(path, status.st_size, status.st_mtime_ns))
 
 
+def member_parts(written: bytes) -> list[bytes]:
+    """The folders and the name in the path of a member of an archive.
+
+    Tools of Windows write backslashes between them.
+    """
+    return [part for part in written.replace(b"\\", b"/").split(b"/") if part not in (b"", b".")]
+
+
 def member_problem(written: bytes, parts: list[bytes], byte_count: int) -> str:
     """Why a member of an archive is not taken, by its path and size alone; empty if it may be.
 
@@ -98,10 +121,12 @@ def member_problem(written: bytes, parts: list[bytes], byte_count: int) -> str:
         parts: Of the path.
         byte_count: Its size, as the archive says.
     """
-    if written.startswith(b"/"):
+    if written[:1] in (b"/", b"\\") or re.match(rb"[A-Za-z]:[/\\]", written):
         return "an absolute path; expected a relative one"
     if b".." in parts:
         return "a path with '..'; expected one inside of the archive"
+    if not parts or b"\0" in written:
+        return "no name that a file can have"
     if byte_count > MEMBER_BYTES_MAX:
         return f"{byte_count:,} bytes; expected at most {MEMBER_BYTES_MAX:,}"
     return ""

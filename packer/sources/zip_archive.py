@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 import struct
 import zipfile
@@ -11,16 +10,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packer.errors import SourceError
+from packer.sources.beside import (
+    ANNOTATION_NAME,
+    PROSE_NAME,
+    Unread,
+    files_beside,
+    is_nested,
+)
 from packer.sources.class_names import ClassNames, class_names
 from packer.sources.container_files import (
     ContainerFiles,
     find_container_files,
+    member_parts,
     member_problem,
+    split_of_path,
     splits_of_paths,
 )
 from packer.sources.file_start import pointer_reason_of
-from packer.sources.items import Member, RawFile, RawItem, Reject, Scan
-from packer.sources.pairing import stem_of
+from packer.sources.items import Member, RawFile, RawItem, Reject, Scan, tag_split
+from packer.sources.masks.names import role_of
+from packer.sources.pairing import split_path, stem_of
 from packer.sources.source import SourceOptions
 from packer.sources.splits import are_all_splits, ordered_splits, split_field
 from packer.sources.walk import NOT_A_PICTURE, is_picture_name, readable_path, skip_reason
@@ -31,14 +40,12 @@ name = "zip"
 
 _ENCRYPTED = 0x1
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_ANNOTATIONS = re.compile(
-    rb"\.(json|jsonl|xml|csv|tsv|ya?ml|parquet|mat|npy|npz|txt)$", re.IGNORECASE
-)
-_PROSE = re.compile(rb"(readme|licen[cs]e|copying|notice|changelog|authors)", re.IGNORECASE)
 _MASK_FOLDERS = frozenset(
     b"masks mask labels label annotations annotation annots gt groundtruth ground_truth gtfine "
     b"segmentation segmentations segmentationclass segmentationobject".split()
 )
+_UTF_8 = 0x800
+_FOLDER_ATTRIBUTE = 0x10
 _ERRORS = (
     zipfile.BadZipFile,
     zipfile.LargeZipFile,
@@ -62,6 +69,11 @@ class _Picture:
     folders: tuple[bytes, ...]
     position: int
     byte_count: int
+
+    @property
+    def archive_stem(self) -> bytes:
+        """Name of the archive without its extension."""
+        return split_path(stem_of(self.archive.path))[1]
 
 
 def scan(raw: Path, options: SourceOptions) -> Scan:
@@ -90,13 +102,22 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         )
     pictures: list[_Picture] = []
     annotation_files: list[str] = []
+    nested: list[str] = []
     for file in found.files:
-        pictures += _read_archive(file, found, annotation_files)
-    notes = _annotation_notes(raw, pictures, annotation_files, options)
+        first = len(found.rejects)
+        pictures += _read_archive(file, found, annotation_files, nested)
+        # A broken archive is of the split that its name speaks of; folders in it say it better.
+        broken = [reject for reject in found.rejects[first:] if reject.key == file.path]
+        tag_split(found.rejects, first, split_of_path(file.path) if broken else None)
+    inside = _inside(found.files, pictures, annotation_files, nested)
     pictures.sort(key=lambda picture: picture.key)
 
-    splits_by_picture, class_depth, folder_notes = _layout(pictures)
-    notes += folder_notes
+    splits_by_picture, class_depth, notes = _layout(pictures)
+    members = (picture.key for picture in pictures)
+    beside, other = files_beside(found, members, are_labelled=class_depth is not None)
+    archive_paths = (file.path for file in found.files)
+    unread = Unread(inside=inside, beside=beside, other=other)
+    notes = [*unread.notes(raw, archive_paths, options, name), *notes]
     classes: ClassNames | None = None
     if class_depth is not None:
         texts = (readable_path(picture.folders[class_depth]) for picture in pictures)
@@ -112,7 +133,9 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
             if label is None:
                 reason = classes.unknown_reason(class_name)
                 shown = readable_path(picture.key)
-                found.rejects.append(Reject(key=picture.key, path=shown, reason=reason))
+                split = splits_by_picture.get(picture.key, "")
+                reject = Reject(key=picture.key, path=shown, reason=reason, split=split)
+                found.rejects.append(reject)
                 continue
             values["label"] = label
         if splits:
@@ -147,7 +170,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
 
 
 def _read_archive(
-    file: RawFile, found: ContainerFiles, annotation_files: list[str]
+    file: RawFile, found: ContainerFiles, annotation_files: list[str], nested: list[str]
 ) -> list[_Picture]:
     """The pictures of one archive, from its directory; all other members are accounted for."""
     shown = readable_path(file.path)
@@ -162,10 +185,10 @@ def _read_archive(
         return []
     pictures: dict[bytes, _Picture] = {}
     for info in members:
-        if info.is_dir():
+        written = _written(info)
+        if _is_folder(info, written):
             continue
-        written = info.filename.encode("utf-8", "surrogateescape")
-        parts = [part for part in written.split(b"/") if part not in (b"", b".")]
+        parts = member_parts(written)
         path = b"/".join(parts)
         place = f"{shown}, member {readable_path(written)}"
         # ".." begins with a dot, but is no hidden name: it is refused below.
@@ -175,8 +198,10 @@ def _read_archive(
             continue
         if not is_picture_name(path):
             found.ignored.add(NOT_A_PICTURE, place)
-            if _ANNOTATIONS.search(path) and not _PROSE.match(parts[-1]):
+            if ANNOTATION_NAME.search(path) and not PROSE_NAME.match(parts[-1]):
                 annotation_files.append(place)
+            elif is_nested(path):
+                nested.append(place)
             continue
         key = stem_of(file.path) + b"/" + path
         problem = _problem(info, written, parts)
@@ -193,6 +218,29 @@ def _read_archive(
     return list(pictures.values())
 
 
+def _written(info: zipfile.ZipInfo) -> bytes:
+    """The path of a member as the archive has it.
+
+    Names that the archive does not declare as UTF-8 are in the code page of whoever made it, which
+    is not told: IBM's 437 by the standard, and UTF-8 all the same by the tools of macOS and Linux.
+    """
+    if not info.flag_bits & _UTF_8 and not info.filename.isascii():
+        try:
+            raw = info.filename.encode("cp437")
+            raw.decode("utf-8")
+            return raw
+        except UnicodeError:
+            pass
+    return info.filename.encode("utf-8", "surrogateescape")
+
+
+def _is_folder(info: zipfile.ZipInfo, written: bytes) -> bool:
+    """Whether a member is a folder, which tools of Windows may say in their own way."""
+    if written.endswith((b"/", b"\\")):
+        return True
+    return bool(info.external_attr & _FOLDER_ATTRIBUTE) and not info.file_size
+
+
 def _problem(info: zipfile.ZipInfo, written: bytes, parts: list[bytes]) -> str:
     if info.flag_bits & _ENCRYPTED:
         return "encrypted; expected a member without a password. Unpack the archive"
@@ -202,7 +250,7 @@ def _problem(info: zipfile.ZipInfo, written: bytes, parts: list[bytes]) -> str:
             "Unpack the archive"
         )
     if stat.S_ISLNK(info.external_attr >> 16):
-        return "a link; expected a file"
+        return "a link; expected a file. Make the archive with zip without --symlinks"
     return member_problem(written, parts, info.file_size)
 
 
@@ -242,24 +290,21 @@ def _layout(pictures: list[_Picture]) -> tuple[dict[bytes, str], int | None, lis
     return splits, None, notes
 
 
-def _annotation_notes(
-    raw: Path, pictures: list[_Picture], annotation_files: list[str], options: SourceOptions
+def _inside(
+    archives: list[RawFile],
+    pictures: list[_Picture],
+    annotation_files: list[str],
+    nested: list[str],
 ) -> list[str]:
-    """A note on annotations that are left aside, which only a user may decide.
-
-    Raises:
-        SourceError: There are some, and the format was not asked for.
-    """
+    """What archives hold beside pictures to be packed."""
     seen = [f"annotation files ({names_text(annotation_files)})"] if annotation_files else []
-    masks = sorted({f for p in pictures for f in p.folders if f.lower() in _MASK_FOLDERS})
+    masks = {f for p in pictures for f in p.folders if f.lower() in _MASK_FOLDERS}
+    # `images.zip` and `masks.zip` are as two folders. One alone holds what it holds.
+    stems = {split_path(stem_of(file.path))[1] for file in archives} if archives[1:] else set()
+    of_masks = {stem for stem in stems if role_of(stem).holds_masks}
+    if of_masks and (of_masks != stems):
+        masks |= {split_path(p.archive.path)[1] for p in pictures if p.archive_stem in of_masks}
     if masks:
-        seen.append(f"folders of masks or labels ({names_text(map(readable_path, masks))})")
-    if not seen:
-        return []
-    if options.format != name:
-        raise SourceError(
-            f"{readable_path(os.fsencode(raw))}: the archives hold {' and '.join(seen)} beside "
-            "pictures, and only pictures are read inside of an archive. Unpack it and give the "
-            "folder, or give --format zip to pack the pictures without them."
-        )
-    return [f"not read: {' and '.join(seen)}; unpack the archive to have them read"]
+        shown = names_text(map(readable_path, sorted(masks)))
+        seen.append(f"folders of masks or labels ({shown})")
+    return [*seen, f"archives ({names_text(nested)})"] if nested else seen

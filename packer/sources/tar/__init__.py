@@ -5,25 +5,25 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from packer.errors import SourceError
+from packer.sources.beside import Unread, files_beside
 from packer.sources.container_files import (
     ContainerFiles,
     find_container_files,
     splits_of_paths,
 )
-from packer.sources.items import Member, RawFile, RawItem, Reject, Scan
+from packer.sources.items import Member, RawItem, Reject, Scan, tag_split
+from packer.sources.only_split import is_other_split
 from packer.sources.pairing import stem_of
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
-from packer.sources.tar.members import TarDamageError, TarMember, TarReader
+from packer.sources.tar.archive import SIDECARS, Archive, Sample, read_archive
 from packer.sources.text_labels import TextLabels
-from packer.sources.walk import PICTURE_EXTENSIONS, readable_path, skip_reason
+from packer.sources.walk import readable_path
 from packer.wording import count_text, names_text
 from readers.store.schema import Field
 
@@ -32,53 +32,26 @@ name = "tar"
 TAR_EXTENSIONS = (b".tar", b".tgz", b".tar.gz")
 _OTHER_COMPRESSION = re.compile(rb"\.(tar\.(bz2|xz|zst|lz4|z)|tbz2?|txz|tzst)$")
 
-SIDECARS = {b"cls": "label", b"json": "json", b"txt": "text"}
-"""Suffixes of members beside the picture that are read, and the field that each becomes."""
-
 _BOX_KEYS = frozenset(("boxes", "bboxes", "bbox", "annotations", "objects", "shapes", "keypoints"))
-
-
-@dataclass
-class _Sample:
-    """Members with one key that stand next to each other."""
-
-    key: bytes
-    position: int
-    picture: TarMember | None = None
-    sidecars: dict[bytes, TarMember] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-    values: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass
-class _Archive:
-    """An archive whose members were read."""
-
-    file: RawFile
-    kind: str
-    prefix: bytes
-    samples: list[_Sample] = field(default_factory=list)
-
-    def key_of(self, sample: _Sample) -> bytes:
-        member = sample.picture
-        return self.prefix + b"/" + (member.name if member is not None else sample.key)
 
 
 def scan(raw: Path, options: SourceOptions) -> Scan:
     """Samples of tar archives, in the order of the archives' paths and of their members.
 
     Members of one sample share their path up to the first dot of the name and stand next to each
-    other. What follows the dot says what a member is, by its last part: a picture, `cls` (a label:
-    number or name), `json` (kept as it is) or `txt` (a text). Other members are ignored, and a note
-    names their suffixes. A sample without a part that others have is rejected, as are links, sparse
-    members and paths that lead out of the archive; nothing is ever unpacked.
+    other. A link has the bytes of the member that it leads to. What follows the dot says what a
+    member is, by its last part: a picture, `cls` (a label: number or name), `json` (kept as it is)
+    or `txt` (a text). Other members are ignored, and a note names their suffixes. A sample without
+    a part that others have is rejected, as are those with sparse members, or with links or paths
+    that lead out of the archive; nothing is ever unpacked.
 
     Args:
         raw: One archive, or a folder with archives at any depth.
         options: `classes` and `label_is_index` say what labels mean.
 
     Raises:
-        SourceError: There is no archive, or archives hold different parts.
+        SourceError: There is no archive, archives hold different parts or archives themselves, or
+            a file beside them says what their pictures are.
     """
     found = find_container_files(raw, _is_tar)
     found.ignore_pictures()
@@ -93,13 +66,32 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         )
     notes: list[str] = []
     prefixes = _prefixes(file.path for file in found.files)
-    archives = [_read_archive(file, prefixes[file.path], found, notes) for file in found.files]
-    wanted = _wanted_parts(archives)
-    for archive in archives:
-        _check_samples(archive, wanted, found)
-    labels = _read_labels(archives, options, found) if b"cls" in wanted else None
-    splits_by_path, split_notes = splits_of_paths(archive.file.path for archive in archives)
+    splits_by_path, split_notes = splits_of_paths(file.path for file in found.files)
     splits = ordered_splits(splits_by_path.values())
+    archives = []
+    nested: list[str] = []
+    for file in found.files:
+        first = len(found.rejects)
+        archives.append(read_archive(file, prefixes[file.path], found, notes, nested))
+        tag_split(found.rejects, first, splits_by_path.get(file.path))
+    wanted = _wanted_parts(
+        [a for a in archives if not is_other_split(splits_by_path.get(a.file.path), options.split)]
+    )
+    # img2dataset writes tables beside archives that have all of it: no reason to stop.
+    beside, other = files_beside(found, _names_of(archives), are_labelled=bool(wanted))
+    unread = Unread(
+        inside=[f"archives ({names_text(nested)})"] if nested else [],
+        beside=[] if wanted else beside,
+        other=[*beside, *other] if wanted else other,
+    )
+    notes += unread.notes(raw, (file.path for file in found.files), options, name)
+    for archive in archives:
+        first = len(found.rejects)
+        _check_samples(archive, wanted, found)
+        tag_split(found.rejects, first, splits_by_path.get(archive.file.path))
+    labels = None
+    if b"cls" in wanted:
+        labels = _read_labels(archives, options, found, splits_by_path)
 
     items = []
     for archive in archives:
@@ -154,92 +146,7 @@ def _stem(path: bytes) -> bytes:
     return path[:-7] if lower.endswith(b".tar.gz") else stem_of(path)
 
 
-def _read_archive(
-    file: RawFile, prefix: bytes, found: ContainerFiles, notes: list[str]
-) -> _Archive:
-    """Group the members of an archive into samples; what belongs to none is accounted for."""
-    shown = readable_path(file.path)
-    reader = TarReader(found.full_path(file.path), _wants_data)
-    archive = _Archive(file, "range", prefix)
-    current: _Sample | None = None
-    by_key: dict[bytes, _Sample] = {}
-    try:
-        for member in reader.members():
-            place = f"{shown}, member {readable_path(member.name)}"
-            if member.problem:
-                key = prefix + b"/" + member.name
-                found.rejects.append(Reject(key=key, path=place, reason=member.problem))
-                continue
-            skipped = next(filter(None, map(skip_reason, member.name.split(b"/"))), None)
-            if skipped is not None:
-                found.ignored.add(skipped, place)
-                continue
-            key, suffix = _key_and_suffix(member.name)
-            last_suffix = suffix.split(b".")[-1]
-            if not _is_picture(last_suffix) and last_suffix not in SIDECARS:
-                shown_suffix = f".{readable_path(suffix)}" if suffix else "no suffix"
-                found.ignored.add(f"tar member with {shown_suffix}, which is not read", place)
-                continue
-            if current is None or current.key != key:
-                current = _Sample(key, member.position)
-                first = by_key.setdefault(key, current)
-                if first is not current:
-                    first.problems.append(_apart(first, current))
-                else:
-                    archive.samples.append(current)
-            _add_member(current, member, last_suffix)
-    except TarDamageError as error:
-        reason = f"{error}; what follows was not read. Get the archive anew"
-        found.rejects.append(Reject(key=file.path, path=shown, reason=reason))
-        if current is not None:
-            current.problems.append("the archive is damaged where its next members should be")
-    else:
-        if not reader.has_end:
-            notes.append(f"{shown} has no mark of its end, and may have been cut there")
-    if reader.is_compressed:
-        archive.kind = "tgz"
-    return archive
-
-
-def _wants_data(member_name: bytes) -> bool:
-    return _key_and_suffix(member_name)[1].split(b".")[-1] in SIDECARS
-
-
-def _key_and_suffix(member_name: bytes) -> tuple[bytes, bytes]:
-    """Key with its folders, and what follows the first dot of the name, in lower case."""
-    start = member_name.rfind(b"/") + 1
-    dot = member_name.find(b".", start)
-    if dot < 0:
-        return member_name, b""
-    return member_name[:dot], member_name[dot + 1 :].lower()
-
-
-def _is_picture(last_suffix: bytes) -> bool:
-    return b"." + last_suffix in PICTURE_EXTENSIONS
-
-
-def _apart(first: _Sample, second: _Sample) -> str:
-    return (
-        f"its members stand at byte {first.position:,} and again at byte {second.position:,}, with "
-        "other samples between; expected them next to each other. Sort the archive by name"
-    )
-
-
-def _add_member(sample: _Sample, member: TarMember, last_suffix: bytes) -> None:
-    if _is_picture(last_suffix):
-        if sample.picture is not None:
-            sample.problems.append(
-                f"two pictures: {readable_path(sample.picture.name)} and "
-                f"{readable_path(member.name)}; expected one"
-            )
-        sample.picture = sample.picture or member
-    elif last_suffix in sample.sidecars:
-        sample.problems.append(f"two members with .{last_suffix.decode()}; expected one")
-    else:
-        sample.sidecars[last_suffix] = member
-
-
-def _wanted_parts(archives: list[_Archive]) -> tuple[bytes, ...]:
+def _wanted_parts(archives: list[Archive]) -> tuple[bytes, ...]:
     """Suffixes beside the picture that samples have, in the order of `SIDECARS`.
 
     Raises:
@@ -263,19 +170,26 @@ def _wanted_parts(archives: list[_Archive]) -> tuple[bytes, ...]:
     return tuple(wanted)
 
 
-def _names(archives: list[_Archive]) -> str:
+def _names_of(archives: list[Archive]) -> list[bytes]:
+    """Paths of the pictures in archives, in these."""
+    return [s.picture.name for a in archives for s in a.samples if s.picture is not None]
+
+
+def _names(archives: list[Archive]) -> str:
     return names_text(readable_path(archive.file.path) for archive in archives)
 
 
-def _check_samples(archive: _Archive, wanted: tuple[bytes, ...], found: ContainerFiles) -> None:
+def _check_samples(archive: Archive, wanted: tuple[bytes, ...], found: ContainerFiles) -> None:
     """Keep the samples that are whole, with the values of their JSON and text."""
     shown = readable_path(archive.file.path)
     whole = []
     for sample in archive.samples:
-        if sample.picture is None:
-            members = ", ".join(f".{suffix.decode()}" for suffix in sample.sidecars)
+        if not sample.has_picture:
+            members = ", ".join(f".{s.decode()}" for s in (*sample.sidecars, *sample.lost))
             sample.problems.append(f"no picture among its members: {members}")
         for suffix in wanted:
+            if suffix in sample.lost:
+                continue  # With its reason.
             if suffix not in sample.sidecars:
                 sample.problems.append(f"no .{suffix.decode()} member, which other samples have")
             elif suffix != b"cls":
@@ -289,7 +203,7 @@ def _check_samples(archive: _Archive, wanted: tuple[bytes, ...], found: Containe
     archive.samples = whole
 
 
-def _read_value(sample: _Sample, suffix: bytes) -> None:
+def _read_value(sample: Sample, suffix: bytes) -> None:
     data = sample.sidecars[suffix].data or b""
     try:
         if suffix == b"json":
@@ -304,7 +218,10 @@ def _read_value(sample: _Sample, suffix: bytes) -> None:
 
 
 def _read_labels(
-    archives: list[_Archive], options: SourceOptions, found: ContainerFiles
+    archives: list[Archive],
+    options: SourceOptions,
+    found: ContainerFiles,
+    splits_by_path: dict[bytes, str],
 ) -> TextLabels:
     """Give each sample its label; those whose label is of no class are rejected."""
     texts = {
@@ -325,7 +242,8 @@ def _read_labels(
                 continue
             key = archive.key_of(sample)
             place = f"{readable_path(archive.file.path)}, sample {readable_path(sample.key)}"
-            found.rejects.append(Reject(key=key, path=place, reason=problem))
+            split = splits_by_path.get(archive.file.path, "")
+            found.rejects.append(Reject(key=key, path=place, reason=problem, split=split))
         archive.samples = whole
     return labels
 
@@ -352,7 +270,7 @@ def _fields(
     return (*fields, split_field(splits)) if splits else tuple(fields)
 
 
-def _content_notes(archives: list[_Archive], found: ContainerFiles) -> list[str]:
+def _content_notes(archives: list[Archive], found: ContainerFiles) -> list[str]:
     """What a user should know of the archives' content."""
     notes = []
     compressed = [archive for archive in archives if archive.kind == "tgz"]

@@ -15,12 +15,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from packer.sources.container_files import member_problem
+from packer.sources.container_files import member_parts, member_problem
 from packer.sources.file_start import pointer_reason
 from readers.store.signatures import START_BYTES
 
 DATA_BYTES_MAX = 16 * 2**20
 """Largest member that is read with the headers: labels, captions and JSON of one sample."""
+
+DEREFERENCED = (
+    "expected a file. Make the archive with tar --dereference --hard-dereference, which writes "
+    "the files that links lead to"
+)
 
 _READ_BYTES_MAX = 16 * 2**20
 # From hostile headers, tarfile raises many classes.
@@ -47,6 +52,7 @@ class TarMember(NamedTuple):
         byte_count: Size.
         problem: Why it cannot be used; empty when it can.
         data: Its bytes, when they were asked for.
+        link: Path of the member whose bytes are its own as well, in the archive; else empty.
     """
 
     name: bytes
@@ -54,6 +60,7 @@ class TarMember(NamedTuple):
     byte_count: int
     problem: str
     data: bytes | None
+    link: bytes = b""
 
 
 class TarDamageError(Exception):
@@ -121,9 +128,14 @@ class TarReader:
 
     def _member(self, info: tarfile.TarInfo, stream: _GuardedStream) -> TarMember:
         written = info.name.encode("utf-8", "surrogateescape")
-        parts = [part for part in written.split(b"/") if part not in (b"", b".")]
+        parts = member_parts(written)
         problem = _problem(info, written, parts)
-        name = written if problem else b"/".join(parts)
+        name = written.replace(b"\\", b"/") if problem else b"/".join(parts)
+        if not problem and (info.issym() or info.islnk()):
+            link = _link_target(info, parts)
+            if not link:
+                problem = f"a link to {info.linkname!r}, outside of the archive; {DEREFERENCED}"
+            return TarMember(name, info.offset_data, 0, problem, None, link)
         data = None
         if not problem and self._wants_data(name):
             if info.size > DATA_BYTES_MAX:
@@ -141,17 +153,41 @@ class TarReader:
             raise TarDamageError(f"damaged after byte {position:,}: no header of a member follows")
         self.has_end = bool(last_read)
 
+    def read_again(self, member: TarMember) -> bytes | None:
+        """The bytes of a member that was given before; None where that costs all before it."""
+        if self.is_compressed or member.byte_count > DATA_BYTES_MAX:
+            return None
+        with open(self._path, "rb") as file:
+            file.seek(member.position)
+            return file.read(member.byte_count)
+
 
 def _problem(info: tarfile.TarInfo, written: bytes, parts: list[bytes]) -> str:
-    if info.issym() or info.islnk():
-        return f"a link to {info.linkname!r}; expected a file"
+    is_link = info.issym() or info.islnk()
     if info.issparse():
-        return "a sparse file; expected one whose bytes are all there"
-    if not info.isreg():
-        return "no regular file"
-    if not parts or b"\0" in written:
-        return "no name that a file can have"
-    return member_problem(written, parts, info.size)
+        return "a sparse file; expected one whose bytes are all there. Make it with plain tar -c"
+    if not info.isreg() and not is_link:
+        return "not a regular file"
+    return member_problem(written, parts, 0 if is_link else info.size)
+
+
+def _link_target(info: tarfile.TarInfo, parts: list[bytes]) -> bytes:
+    """Path of a link's target in the archive; empty where it leads out of it.
+
+    That of a hard link is a member's, that of a symbolic link is relative to the link's folder.
+    """
+    written = info.linkname.encode("utf-8", "surrogateescape")
+    target = [] if info.islnk() else parts[:-1]
+    if written.startswith(b"/"):
+        return b""
+    for part in written.split(b"/"):
+        if part == b"..":
+            if not target:
+                return b""
+            target = target[:-1]
+        elif part not in (b"", b"."):
+            target = [*target, part]
+    return b"/".join(target)
 
 
 class _GuardedStream:
