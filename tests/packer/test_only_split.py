@@ -22,9 +22,7 @@ from packer.recipe import Recipe
 from packer.sources import SourceOptions, scan_source
 from packer.sources.items import Reject, Scan
 from packer.sources.only_split import OTHER_SPLIT, is_other_split, only_split
-
-from .conftest import draw_tree
-from .raw_files import write_texts
+from tests.packer.raw_files import write_texts
 
 BOX = "0 0.5 0.5 0.2 0.2\n"
 XML = (
@@ -62,6 +60,13 @@ def png(name: str) -> bytes:
 def write_mask(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(np.arange(384, dtype=np.uint8).reshape(16, 24) // 100).save(path)
+
+
+def draw_tree(raw: Path, names: list[str]) -> None:
+    """A picture at each path."""
+    for name in names:
+        (raw / name).parent.mkdir(parents=True, exist_ok=True)
+        (raw / name).write_bytes(png(name))
 
 
 def lost_link(path: Path) -> None:
@@ -281,11 +286,12 @@ def make_dota(raw: Path) -> None:
 def make_wider(raw: Path) -> None:
     draw_tree(raw, ["WIDER_train/images/x/0.png", "WIDER_val/images/x/2.png"])
     face = "1 2 9 8 0 0 0 0 0 0\n"
+    val = f"x/2.png\n2\n{face}x\nx/9.png\n1\n{face}"
     write_texts(
         raw,
         {
             "wider_face_split/wider_face_train_bbx_gt.txt": f"x/0.png\n1\n{face}",
-            "wider_face_split/wider_face_val_bbx_gt.txt": f"x/2.png\n2\n{face}x\nx/9.png\n1\n{face}",
+            "wider_face_split/wider_face_val_bbx_gt.txt": val,
         },
     )
 
@@ -563,7 +569,7 @@ def test_a_build_of_one_split_stops_at_its_own_rejects_alone(tmp_path):
         report = build(raw, out, recipe, source=options, on_error="fail", worker_count=1)
         assert report.sample_count == 2
         assert report.found_count == 2 + report.ignored_count
-    with pytest.raises(RejectedItemError, match="val2017/9.png: the link leads nowhere"):
+    with pytest.raises(RejectedItemError, match=r"val2017/9\.png: the link leads nowhere"):
         build(raw, tmp_path / "all.lmdb", on_error="fail", worker_count=1)
 
 
