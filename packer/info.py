@@ -1,4 +1,4 @@
-"""What a store holds, from its manifest alone."""
+"""What a store holds, from its manifest."""
 
 from __future__ import annotations
 
@@ -11,15 +11,20 @@ from packer.report import content_sha256
 from packer.wording import count_text
 from readers.store.manifest import Manifest, read_manifest
 from readers.store.schema import Field
+from readers.store.shard_files import check_shard_files
 
 
-def info(path: str | Path) -> dict[str, Any]:
+def info(path: str | Path, *, checks_files: bool = True) -> dict[str, Any]:
     """The manifest as a dict, with `bytes` of all shards and the `content_sha256` added.
 
+    Args:
+        path: Folder of the store.
+        checks_files: See by one stat a shard that all are there.
+
     Raises:
-        StoreError: There is no store, or its manifest cannot be read.
+        StoreError: There is no store, its manifest cannot be read, or shards are missing.
     """
-    manifest = read_manifest(path)
+    manifest = _manifest(path, checks_files=checks_files)
     return {
         **msgspec.to_builtins(manifest),
         "path": str(path),
@@ -28,13 +33,13 @@ def info(path: str | Path) -> dict[str, Any]:
     }
 
 
-def describe(path: str | Path) -> str:
+def describe(path: str | Path, *, checks_files: bool = True) -> str:
     """The same for a person, in a dozen lines.
 
     Raises:
-        StoreError: There is no store, or its manifest cannot be read.
+        StoreError: There is no store, its manifest cannot be read, or shards are missing.
     """
-    manifest = read_manifest(path)
+    manifest = _manifest(path, checks_files=checks_files)
     byte_count = manifest.shard_bytes
     source = manifest.source
     lines = [
@@ -55,6 +60,13 @@ def describe(path: str | Path) -> str:
     versions = (f"{name} {version}" for name, version in manifest.versions.items())
     lines += ["made with " + ", ".join(versions), f"content {content_sha256(manifest)}"]
     return "\n".join(lines)
+
+
+def _manifest(path: str | Path, *, checks_files: bool) -> Manifest:
+    manifest = read_manifest(path)
+    if checks_files:
+        check_shard_files(Path(path), manifest.shards)
+    return manifest
 
 
 def _describe_field(field: Field) -> str:

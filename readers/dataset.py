@@ -85,10 +85,14 @@ class LMDBDataset(Dataset[Any]):
         io: How the store is read from its disk or server. "auto" reads what is asked for, in large
             pieces, and no neighbours: right for shuffled passes. "read-ahead" has the kernel read
             on, for passes in the order of the store; it holds for the store in this process.
+        checks_files: See by one stat a shard, here and never again, that all are there. False
+            leaves that out, for a store of thousands of shards on a slow mount; what is missing is
+            then an error where it is read.
 
     Raises:
         StoreNotFoundError: There is nothing at `path`.
         StoreIncompleteError: The folder has no manifest: its build did not finish.
+        ShardError: Shards are missing or of another size: it was not copied to the end.
         FormatVersionError: The store is of a version that this release cannot read.
         SchemaMismatchError: `split`, `fields` or `returns` names what the store does not have.
 
@@ -108,6 +112,7 @@ class LMDBDataset(Dataset[Any]):
         image_as: ImageAs = "tensor",
         transform: Callable[[Any], Any] | None = None,
         io: Io = "auto",
+        checks_files: bool = True,
     ) -> None:
         if io not in get_args(Io):
             raise ValueError(f"io must be one of {', '.join(get_args(Io))}; got {io!r}")
@@ -115,7 +120,7 @@ class LMDBDataset(Dataset[Any]):
             raise ValueError(
                 f"image_as must be one of {', '.join(get_args(ImageAs))}; got {image_as!r}"
             )
-        store = open_store(path)
+        store = open_store(path, checks_files=checks_files)
         path = os.path.abspath(path)
         names = store.manifest.schema.names
         result = _checked("returns", returns, names, path)

@@ -15,12 +15,18 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON."
 
 @click.command("info")
 @_STORE
+@click.option(
+    "--manifest-only", is_flag=True, help="Do not look whether the files of all shards are there."
+)
 @_JSON
-def info_command(store: Path, as_json: bool) -> None:
-    """Print what STORE holds and how it was made."""
+def info_command(store: Path, manifest_only: bool, as_json: bool) -> None:
+    """Print what STORE holds and how it was made. Exit status 1 if shards are missing."""
     from packer.info import describe, info
 
-    click.echo(json.dumps(info(store)) if as_json else printable(describe(store)))
+    if as_json:
+        click.echo(json.dumps(info(store, checks_files=not manifest_only)))
+    else:
+        click.echo(printable(describe(store, checks_files=not manifest_only)))
 
 
 @click.command("verify")

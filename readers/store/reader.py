@@ -25,6 +25,7 @@ from readers.store.layout import MANIFEST_NAME
 from readers.store.manifest import Manifest, read_manifest
 from readers.store.mapping import FileRange
 from readers.store.record import RecordLayout
+from readers.store.shard_files import check_shard_files
 from readers.store.shard_reader import ShardReader, open_shard_file
 
 _UNKNOWN = -(2**62)
@@ -256,10 +257,16 @@ _open_stores: weakref.WeakValueDictionary[tuple[int, int, int], StoreReader] = (
 )
 
 
-def open_store(path: str | Path) -> StoreReader:
+def open_store(path: str | Path, *, checks_files: bool = True) -> StoreReader:
     """The store at `path`: the one that this process has open already, or a new one.
 
+    Args:
+        path: Folder of the store.
+        checks_files: See by one stat a shard that all are there, so that a store which is copied in
+            part is an error here and not at one of its samples.
+
     Raises:
+        ShardError: `checks_files` found shards missing or of another size.
         StoreError: See `read_manifest`.
     """
     path = Path(path)
@@ -277,4 +284,6 @@ def open_store(path: str | Path) -> StoreReader:
         folder = Path(os.path.realpath(path))
         store = StoreReader(folder, manifest or read_manifest(folder))
         _open_stores[key] = store
+    if checks_files:
+        check_shard_files(store.path, store.manifest.shards)
     return store

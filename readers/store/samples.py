@@ -32,14 +32,26 @@ class Samples(Sequence[dict[str, Any]]):
     Args:
         store: Folder of the store, or a store that is open.
         names: Fields to read, in any order. None means all.
+        checks_files: See by one stat a shard that all are there. False leaves that out, for a store
+            of thousands of shards on a slow mount; what is missing is then an error where it is
+            read.
 
     Raises:
+        ShardError: Shards are missing or of another size.
         StoreError: See `readers.store.reader.open_store`.
         KeyError: The store has no field of a name.
     """
 
-    def __init__(self, store: str | Path | StoreReader, names: Iterable[str] | None = None) -> None:
-        self.store = store if isinstance(store, StoreReader) else open_store(store)
+    def __init__(
+        self,
+        store: str | Path | StoreReader,
+        names: Iterable[str] | None = None,
+        *,
+        checks_files: bool = True,
+    ) -> None:
+        if not isinstance(store, StoreReader):
+            store = open_store(store, checks_files=checks_files)
+        self.store = store
         layout = self.store.layout
         self.names = layout.schema.names if names is None else tuple(names)
         fields = [layout.schema[name] for name in self.names]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import pickle
+import shutil
 
 import pytest
 
 from packer.info import describe, info
 from packer.report import content_sha256
-from readers.store.errors import StoreNotFoundError
+from readers import LMDBDataset
+from readers.store.errors import ShardError, StoreNotFoundError
 from readers.store.manifest import read_manifest
 
 
@@ -47,6 +50,25 @@ def test_a_description_says_what_a_person_asks_first(shards):
     assert lines[9] == "3 classes: ant 4, bee 4, cat 4"
     assert lines[10].startswith("made with lmdb ")
     assert lines[11] == f"content {info(shards)['content_sha256']}"
+
+
+def test_missing_shards_are_told_unless_the_manifest_alone_is_asked_for(shards, tmp_path, packer):
+    """A store that was copied in part is no store yet: exit status 1, and which shards lack."""
+    copy = tmp_path / "copy.lmdb"
+    shutil.copytree(shards, copy)
+    (copy / "shard-00002.lmdb").unlink()
+    found = packer("info", copy)
+    assert found.returncode == 1
+    assert "1 of 4 shards are not there as the manifest says: shard-00002.lmdb" in found.stderr
+    assert packer("info", copy, "--json").returncode == 1
+    assert packer("info", copy, "--manifest-only").returncode == 0
+    with pytest.raises(ShardError, match="1 of 4 shards"):
+        LMDBDataset(copy)
+    dataset = LMDBDataset(copy, checks_files=False)
+    assert pickle.loads(pickle.dumps(dataset))[0]["key"] == dataset[0]["key"]
+    report = packer("verify", copy)
+    assert report.returncode == 1
+    assert "shard-00002.lmdb: No such file" in report.stdout + report.stderr
 
 
 def test_what_is_no_store_is_an_error(tmp_path):

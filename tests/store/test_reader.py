@@ -238,7 +238,7 @@ def test_a_store_opened_again_after_its_last_user_is_a_new_handle(path):
 def test_a_broken_shard_is_an_error_of_that_shard_alone(path):
     """The rest of the store can be read, and asking again gives the same answer."""
     os.truncate(path / shard_name(2), 4096)
-    store = open_store(path)
+    store = open_store(path, checks_files=False)
     before = descriptors()
     for _ in range(2):
         with pytest.raises(ShardError, match=f"^{path / shard_name(2)}: 4096 bytes, expected"):
@@ -250,6 +250,44 @@ def test_a_broken_shard_is_an_error_of_that_shard_alone(path):
     assert descriptors() == before
     assert store.find(sample_of(VARIABLE, 3)[0]) == 3
     assert store.located(np.array([24, 0])).spans()[0].shape == (2,)
+
+
+def test_a_store_that_is_not_all_there_is_refused_when_it_is_opened(path):
+    """The error says which shards, how many of how many, and what to do; a whole one is opened."""
+    open_store(path)
+    (path / shard_name(0)).unlink()
+    os.truncate(path / shard_name(1), 8192)
+    (path / shard_name(3)).rename(path / "aside")
+    (path / shard_name(3)).symlink_to("aside")
+    with pytest.raises(ShardError) as caught:
+        open_store(path)
+    assert str(caught.value).startswith(
+        f"{path}: 3 of 4 shards are not there as the manifest says: shard-00000.lmdb (missing), "
+        "shard-00001.lmdb (8,192 bytes, expected "
+    )
+    assert "shard-00003.lmdb (a symbolic link). Is the store still being copied?" in str(
+        caught.value
+    )
+    assert str(caught.value).endswith(f"packer verify {path}")
+    assert caught.value.path == path / shard_name(0)
+
+
+def test_opening_looks_once_at_each_shard_or_not_at_all(path, monkeypatch):
+    """One stat a shard, which a user of thousands on a slow mount can leave out."""
+    looked: list[str] = []
+    lstat = os.lstat
+
+    def counted(name: os.PathLike[str], **options: object) -> os.stat_result:
+        if Path(name).name.startswith("shard"):  # A path is resolved by looks at its folders.
+            looked.append(Path(name).name)
+        return lstat(name)
+
+    monkeypatch.setattr("readers.store.shard_files.os.lstat", counted)
+    open_store(path)
+    assert looked == [shard_name(n) for n in range(len(COUNTS))]
+    looked.clear()
+    open_store(path, checks_files=False)
+    assert looked == []
 
 
 def test_shards_that_changed_places_are_refused(tmp_path):
