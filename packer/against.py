@@ -28,6 +28,7 @@ from packer.recipe import Recipe
 from packer.reject_list import reject_lines
 from packer.sample_compare import differing_fields
 from packer.sample_maker import SampleMaker
+from packer.sizes import picture_bytes_max
 from packer.sources import SOURCES, SourceOptions, scan_source
 from packer.sources.items import RawItem, Scan
 from packer.store_keys import key_text, store_keys
@@ -229,6 +230,7 @@ class _ContentWorker:
         self._stored_reader = RecordReader(store.layout)
         self._fresh_reader = RecordReader(self._layout)
         self._root = os.fsencode(os.path.abspath(scan.root))
+        self._bytes_max = picture_bytes_max(recipe.pixels_max)
         # Each thread goes forward in its own, from one batch to the next.
         self._of_thread = threading.local()
         self._containers: list[Containers] = []
@@ -241,7 +243,7 @@ class _ContentWorker:
     def _containers_here(self) -> Containers:
         containers: Containers | None = getattr(self._of_thread, "containers", None)
         if containers is None:
-            containers = self._of_thread.containers = Containers(self._root)
+            containers = self._of_thread.containers = Containers(self._root, self._bytes_max)
             self._containers.append(containers)
         return containers
 
@@ -257,7 +259,7 @@ class _ContentWorker:
                 self._scan.mask_colors,
                 self._containers_here(),
             ) as maker,
-            ReadAhead(self._root, items) as reader,
+            ReadAhead(self._root, items, bytes_max=self._bytes_max) as reader,
         ):
             for at, item in enumerate(items):
                 record, reason = self._fresh(item, reader.files(at), maker)

@@ -19,6 +19,7 @@ from packer.forms import drawn
 from packer.geometry import plan_fit
 from packer.recipe import Recipe
 from packer.sampling import ENCODED, HEADERS, Sampled, SampleSize, sample_of
+from packer.sizes import picture_bytes_max
 from packer.sources.items import Scan
 from packer.wording import size_text
 from readers.machine import core_count
@@ -85,7 +86,10 @@ class Estimator:
         other = _RECORD_OVERHEAD_BYTES + np.fromiter(
             (len(item.annotations) for item in scan.items), np.int64, len(scan.items)
         )
-        return self._image_bytes(recipe) + self._mask_bytes(recipe) + other
+        found = self._image_bytes(recipe) + self._mask_bytes(recipe) + other
+        # What is too large is going to be rejected, whatever it claims to hold.
+        found[self._file_bytes > picture_bytes_max(recipe.pixels_max)] = 0
+        return found
 
     def _image_bytes(self, recipe: Recipe) -> NDArray[np.int64]:
         if recipe.image == "proportion":  # A budget tries many, all of the same two.

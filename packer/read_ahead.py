@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeAlias
 
 from packer.raw_files import RawFileError, read_raw_file
+from packer.sizes import picture_bytes_max
 from packer.slow_storage import THREAD_COUNT, Pace
 from packer.sources.items import RawFile, RawItem
 
@@ -17,6 +18,9 @@ AHEAD_BYTES_MAX = 2**26
 """Bytes of files that wait to be used, of one task: what bounds a build worker's memory."""
 
 _AHEAD_COUNT_MAX = 4 * THREAD_COUNT
+
+BYTES_MAX = picture_bytes_max()
+"""Of a file, where no recipe says otherwise."""
 
 DIGEST_BYTES = 16
 
@@ -35,17 +39,18 @@ def image_file(item: RawItem) -> RawFile:
     return RawFile(item.path, item.byte_count, item.mtime_ns)
 
 
-def read_files(root: bytes, item: RawItem) -> Files:
+def read_files(root: bytes, item: RawItem, bytes_max: int = BYTES_MAX) -> Files:
     """The files of an item, read now.
 
     Args:
         root: Folder that their paths are relative to.
         item: The item.
+        bytes_max: A file that is larger is not read; see `packer.sizes`.
     """
     files: Files = {}
     for file in files_of(item):
         try:
-            files[file] = read_raw_file(root, file)
+            files[file] = read_raw_file(root, file, bytes_max)
         except RawFileError as error:
             files[file] = error
     return files
@@ -74,12 +79,19 @@ class ReadAhead:
         root: Folder that their paths are relative to.
         items: Of one task.
         skipped: Positions of items that are not to be touched.
+        bytes_max: A file that is larger is not read; see `packer.sizes`.
     """
 
     def __init__(
-        self, root: bytes, items: Sequence[RawItem], skipped: Container[int] = frozenset()
+        self,
+        root: bytes,
+        items: Sequence[RawItem],
+        skipped: Container[int] = frozenset(),
+        *,
+        bytes_max: int = BYTES_MAX,
     ) -> None:
         self._root = root
+        self._bytes_max = bytes_max
         self._items = items
         self._skipped = skipped
         self._pace = Pace()
@@ -105,7 +117,7 @@ class ReadAhead:
         """The files of the item at a position. Each is asked for once, in rising order."""
         if self._pool is None:
             started = time.monotonic()
-            files = read_files(self._root, self._items[position])
+            files = read_files(self._root, self._items[position], self._bytes_max)
             self._pace.add(time.monotonic() - started)
             if self._pace.is_slow:
                 self._pool = ThreadPoolExecutor(THREAD_COUNT, thread_name_prefix="read-ahead")
@@ -132,7 +144,8 @@ class ReadAhead:
             if self._waiting and is_full:
                 return
             if self._next not in self._skipped:
-                future = pool.submit(read_files, self._root, self._items[self._next])
+                item = self._items[self._next]
+                future = pool.submit(read_files, self._root, item, self._bytes_max)
                 self._waiting.append((self._next, byte_count, future))
                 self._waiting_bytes += byte_count
             self._next += 1

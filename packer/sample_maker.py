@@ -14,6 +14,7 @@ from packer.prepare import Prepared, prepare_image, prepare_pixels
 from packer.raw_files import RawFileError
 from packer.read_ahead import Files, image_file, read_files
 from packer.recipe import Recipe
+from packer.sizes import picture_bytes_max
 from packer.sources.annotations import unpack_annotations
 from packer.sources.items import RawFile, RawItem
 from packer.sources.walk import readable_path
@@ -62,7 +63,8 @@ class SampleMaker:
         self._recipe = recipe
         self._mask_colors = mask_colors
         self._is_kept_open = containers is not None
-        self._containers = containers or Containers(root)
+        self._bytes_max = picture_bytes_max(recipe.pixels_max)
+        self._containers = containers or Containers(root, self._bytes_max)
 
     def __enter__(self) -> SampleMaker:
         self._containers.close_if_changed()
@@ -84,7 +86,8 @@ class SampleMaker:
             RawFileError: A file of it cannot be read, or is not the one that the plan saw.
         """
         recipe = self._recipe
-        files = read_files(self._root, item) if files is None else files
+        if files is None:
+            files = read_files(self._root, item, self._bytes_max)
         prepared = self._prepared(item, files)
         image: Any = prepared.image
         if isinstance(image, bytes):
@@ -109,8 +112,11 @@ class SampleMaker:
             try:
                 ids = read_mask(_data(files, file), self._mask_colors, field, recipe.pixels_max)
                 values[name] = place_mask(ids, prepared.plan, prepared.turn, field.ignore or 0)
-            except (ImageError, RawFileError) as error:
-                raise type(error)(f"mask {readable_path(file.path)}: {error}") from error
+            except ImageError as error:
+                raise ImageError(f"mask {readable_path(file.path)}: {error}") from error
+            except RawFileError as error:
+                reason = f"mask {readable_path(file.path)}: {error}"
+                raise RawFileError(reason, may_pass=error.may_pass) from error
         for name, value in item.values.items():
             field = self._schema[name]
             is_list = field.kind in ("label", "array") and field.shape

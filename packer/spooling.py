@@ -25,6 +25,7 @@ from packer.estimate import store_bytes
 from packer.plan import BuildPlan
 from packer.raw_files import RawFileError
 from packer.scratch import member_spool_folder, spool_base
+from packer.sizes import picture_bytes_max
 from packer.sources.items import RawItem
 from packer.sources.walk import readable_path
 from packer.wording import count_text, names_text, size_text
@@ -122,7 +123,8 @@ def _copy(plan: BuildPlan, jumped: dict[bytes, list[int]], path: Path) -> NDArra
     """Copy images to a spool. Where that of each item lies, or -1 when it is not there."""
     items = plan.scan.items
     places = np.full(len(items), -1, np.int64)
-    containers = Containers(os.fsencode(os.path.abspath(plan.scan.root)))
+    root = os.fsencode(os.path.abspath(plan.scan.root))
+    containers = Containers(root, picture_bytes_max(plan.recipe.pixels_max))
     found: bytes | NDArray[np.uint8] | ImageError
     end = 0
     try:

@@ -17,9 +17,10 @@ from packer.raw_files import RawFileError
 from packer.read_ahead import Files, ReadAhead, content_digest
 from packer.recipe import Recipe
 from packer.sample_maker import SampleMaker
+from packer.sizes import picture_bytes_max
 from packer.sources.annotations import unpack_annotations
 from packer.sources.items import RawItem, Reject
-from packer.sources.walk import readable_path
+from packer.sources.walk import item_place
 from packer.workspace import TaskReport, Workspace
 from readers.store.errors import CodecError, ImageError
 from readers.store.manifest import sync_folder
@@ -54,14 +55,16 @@ def build_shard(
     plan = workspace.read_task_plan()
     items = workspace.read_items(number)
     schema = msgspec.convert(plan.schema, Schema)
-    maker = SampleMaker(plan.root, schema, Recipe(**plan.recipe), plan.mask_colors, containers)
+    recipe = Recipe(**plan.recipe)
+    maker = SampleMaker(plan.root, schema, recipe, plan.mask_colors, containers)
+    bytes_max = picture_bytes_max(recipe.pixels_max)
     report = TaskReport(may_pass=bool(lost))
     contents = bytearray()
     path = scratch / plan.names[number]
     path.unlink(missing_ok=True)  # A build that was killed may have left it.
     writer = ShardWriter(path, RecordLayout.of(schema))
     try:
-        with maker, ReadAhead(plan.root, items, lost) as reader:
+        with maker, ReadAhead(plan.root, items, lost, bytes_max=bytes_max) as reader:
             for done, item in enumerate(items, 1):
                 reason = lost.get(done - 1)
                 files: Files = {}
@@ -73,7 +76,7 @@ def build_shard(
                     if item.annotations:
                         objects = unpack_annotations(item.annotations).objects
                         report.lost_object_count += len(objects)
-                    reject = Reject(key=item.key, path=readable_path(item.path), reason=reason)
+                    reject = Reject(key=item.key, path=item_place(item), reason=reason)
                     report.rejects.append(reject)
                 if plan.stops_at_reject:
                     _stop_at_first(report)
@@ -108,10 +111,10 @@ def _add(
         report.may_pass |= isinstance(error.__cause__, MemoryError)
         return str(error)
     except RawFileError as error:
-        report.may_pass = True
+        report.may_pass |= error.may_pass
         return str(error)
     for place, reason in sample.objects.rejects:
-        shown = f"{readable_path(item.path)}: {place}"
+        shown = f"{item_place(item)}: {place}"
         report.annotation_rejects.append(Reject(key=item.key, path=shown, reason=reason))
     for place, part, reason in sample.objects.lost_parts:
         shown = f"{readable_path(item.path)}: {place}, {part}"

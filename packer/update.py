@@ -21,6 +21,7 @@ import msgspec
 
 from packer.plan import BuildPlan, cut_items, facts_that_differ
 from packer.read_ahead import DIGEST_BYTES, content_digest, files_of, image_file, read_files
+from packer.sizes import picture_bytes_max
 from packer.sources.items import RawFile, RawItem
 from packer.wording import count_text
 from packer.workspace import TaskReport, Workspace
@@ -232,6 +233,7 @@ class _Comparison:
     def __init__(self, plan: BuildPlan, cache: UpdateCache, *, rehashes: bool) -> None:
         self._items = plan.scan.items
         self._root = os.fsencode(os.path.abspath(plan.scan.root))
+        self._bytes_max = picture_bytes_max(plan.recipe.pixels_max)
         self._rehashes = rehashes
         self._known = {key for sources in cache.shards for key in sources.keys}
         self.known_count = 0
@@ -267,7 +269,7 @@ class _Comparison:
         if content == _NOT_READ or item.member is not None:
             # Nothing to compare with. Of an archive only the whole could be read.
             return not is_touched
-        return content_digest(read_files(self._root, item)) == content
+        return content_digest(read_files(self._root, item, self._bytes_max)) == content
 
 
 def _facts_of(item: RawItem) -> bytes:

@@ -15,8 +15,10 @@ from packer.containers.container import Container
 from packer.containers.gzip_stream import is_compressed
 from packer.containers.spool import SpoolContainer
 from packer.containers.tables import arrow_container, parquet_container
+from packer.sizes import picture_bytes_max, size_problem
 from packer.sources.cifar_batch import PYTHON
 from packer.sources.items import Member, RawItem
+from readers.store.errors import ImageError
 
 __all__ = ["CONTAINERS", "Container", "Containers", "is_forward_only"]
 
@@ -55,10 +57,12 @@ class Containers:
 
     Args:
         root: Folder that the items' paths are relative to.
+        bytes_max: An image that is larger is not read; see `packer.sizes`.
     """
 
-    def __init__(self, root: bytes) -> None:
+    def __init__(self, root: bytes, bytes_max: int | None = None) -> None:
         self._root = root
+        self._bytes_max = picture_bytes_max() if bytes_max is None else bytes_max
         self._path, self._kind = b"", ""
         self._identity: tuple[int, ...] = ()
         self._open: Container | None = None
@@ -72,6 +76,8 @@ class Containers:
             RawFileError: The file cannot be read.
         """
         assert item.member is not None
+        # A size of Parquet is a mean, and only reading the image tells more.
+        self._check_size(item.byte_count)
         kind = item.member.container
         if self._open is None or (item.path, kind) != (self._path, self._kind):
             self.close()
@@ -79,7 +85,15 @@ class Containers:
             path = self._full_path()
             self._identity = _identity(path)
             self._open = CONTAINERS[kind](path)
-        return self._open.read(item)
+        found = self._open.read(item)
+        if isinstance(found, bytes):
+            self._check_size(len(found))
+        return found
+
+    def _check_size(self, byte_count: int) -> None:
+        problem = size_problem(byte_count, self._bytes_max)
+        if problem is not None:
+            raise ImageError(problem)
 
     def close_if_changed(self) -> None:
         """Close the open file where its path leads to another one by now, or to none."""

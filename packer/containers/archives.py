@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import struct
 import zlib
 from collections.abc import Callable
@@ -10,8 +11,10 @@ from typing import BinaryIO
 
 from packer.containers.container import check_unchanged, open_file, read_at
 from packer.containers.gzip_stream import GzipDamageError, GzipStream
+from packer.sizes import LOOKED_AT_BYTES, check_start
 from packer.sources.items import RawItem
 from readers.store.errors import ImageError
+from readers.store.signatures import START_BYTES
 
 _CHUNK_BYTES = 2**20
 
@@ -82,8 +85,12 @@ class GzipContainer:
         """The bytes from `member.position` of the uncompressed stream on."""
         check_unchanged(self._file, item)
         assert item.member is not None
+        position = item.member.position
         try:
-            data = self._stream.read(item.member.position, item.byte_count)
+            if item.byte_count > LOOKED_AT_BYTES:
+                start = self._stream.read(position, START_BYTES)
+                check_start(start, item.byte_count, item.key)
+            data = self._stream.read(position, item.byte_count)
         except GzipDamageError as error:
             raise ImageError(f"the compressed file is damaged: {error}") from error
         if len(data) < item.byte_count:
@@ -101,6 +108,8 @@ class GzipContainer:
 
 def _range_member(file: BinaryIO, item: RawItem) -> bytes:
     assert item.member is not None
+    if item.byte_count > LOOKED_AT_BYTES:
+        check_start(read_at(file, item.member.position, START_BYTES), item.byte_count, item.key)
     return read_at(file, item.member.position, item.byte_count)
 
 
@@ -114,9 +123,11 @@ def _zip_member(file: BinaryIO, item: RawItem) -> bytes:
         raise ImageError(f"the zip archive is damaged: no member begins at byte {start:,}")
     start += _LOCAL_HEADER.size + name_bytes + extra_bytes
     if method == _STORED:
+        if item.byte_count > LOOKED_AT_BYTES:
+            check_start(read_at(file, start, START_BYTES), item.byte_count, item.key)
         data, end = read_at(file, start, item.byte_count), start + item.byte_count
     elif method == _DEFLATED:
-        data, end = _inflated(file, start, item.byte_count)
+        data, end = _inflated(file, start, item)
     else:
         raise ImageError(f"compressed by method {method} of zip; expected stored or deflated")
     expected = {crc32}
@@ -134,10 +145,12 @@ def _zip_member(file: BinaryIO, item: RawItem) -> bytes:
     return data
 
 
-def _inflated(file: BinaryIO, start: int, byte_count: int) -> tuple[bytes, int]:
+def _inflated(file: BinaryIO, start: int, item: RawItem) -> tuple[bytes, int]:
     """The member's bytes, and where the compressed ones end."""
     decompressor = zlib.decompressobj(-zlib.MAX_WBITS)
-    pieces: list[bytes] = []
+    # Gives its bytes without another copy of them, as joining pieces would make.
+    data = io.BytesIO()
+    byte_count = item.byte_count
     left = byte_count
     position = start
     file.seek(start)
@@ -149,18 +162,20 @@ def _inflated(file: BinaryIO, start: int, byte_count: int) -> tuple[bytes, int]:
             if not decompressor.unconsumed_tail:
                 position += len(compressed)
             # One byte more than is left, since more than the directory says is damage too.
-            piece = decompressor.decompress(compressed, left + 1)
+            piece = decompressor.decompress(compressed, min(left + 1, _CHUNK_BYTES))
+            if not data.tell() and piece:
+                check_start(piece, byte_count, item.key)
             left -= len(piece)
             if left < 0:
                 raise ImageError(
                     f"the zip member is damaged: more than the {byte_count:,} bytes that the "
                     "archive says"
                 )
-            pieces.append(piece)
+            data.write(piece)
     except (zlib.error, OSError) as error:
         raise ImageError(f"the zip member is damaged: {error}") from error
     if left:
         raise ImageError(
             f"the zip member is damaged: {byte_count - left:,} bytes, expected {byte_count:,}"
         )
-    return b"".join(pieces), position - len(decompressor.unused_data)
+    return data.getvalue(), position - len(decompressor.unused_data)

@@ -76,8 +76,10 @@ def read_at(file: BinaryIO, position: int, byte_count: int) -> bytes:
     """
     data = b""
     try:
-        while len(data) < byte_count:
-            more = os.pread(file.fileno(), byte_count - len(data), position + len(data))
+        # What a file says is there may not be: no more is asked for than it has.
+        end = min(position + byte_count, os.fstat(file.fileno()).st_size)
+        while len(data) < byte_count and position + len(data) < end:
+            more = os.pread(file.fileno(), end - position - len(data), position + len(data))
             if not more:
                 break
             data = data + more if data else more

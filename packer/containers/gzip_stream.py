@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import zlib
 from pathlib import Path
 from typing import BinaryIO
@@ -57,16 +58,16 @@ class GzipStream:
             raise GzipDamageError(self._damage[1])
         if self._stream is None or position < self.end - len(self._piece):
             self._start_over()
-        parts = []
+        parts = io.BytesIO()
         while position < last:
             if position < self.end:
                 first = self.end - len(self._piece)
                 part = self._piece[position - first : last - first]
-                parts.append(part)
+                parts.write(part)
                 position += len(part)
             elif not self._step():
                 break
-        return b"".join(parts)
+        return parts.getvalue()
 
     def _start_over(self) -> None:
         self.close()

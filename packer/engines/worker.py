@@ -28,6 +28,7 @@ from typing import Any
 
 from packer.containers import Containers
 from packer.errors import RejectedItemError
+from packer.sizes import picture_bytes_max
 from packer.task import build_shard
 from packer.workspace import Workspace
 
@@ -60,7 +61,9 @@ def main() -> None:
         lost = {int(position): reason for position, reason in order["lost"].items()}
         try:
             # Not before the first order: a worker that is started ahead finds no plan yet.
-            containers = containers or Containers(workspace.read_task_plan().root)
+            if containers is None:
+                plan = workspace.read_task_plan()
+                containers = Containers(plan.root, picture_bytes_max(plan.recipe["pixels_max"]))
             build_shard(workspace, number, scratch, _teller(positions, place), lost, containers)
             _tell(finished=number)
         except RejectedItemError as error:

@@ -17,7 +17,7 @@ PIXEL_BYTES = 3 * SIDE * SIDE
 PYTHON, BINARY = "python", "binary"
 """Names of a member: which version its file is of."""
 
-PICKLE_BYTES_MAX = 2**30
+PICKLE_BYTES_MAX = 2**28
 """Largest pickle that is read; the files of CIFAR-100 have 155 MB."""
 
 

@@ -16,6 +16,7 @@ from packer.sources.container_files import ContainerFiles, find_container_files,
 from packer.sources.file_start import pointer_reason_of
 from packer.sources.idx_file import (
     IMAGES_HEADER_BYTES,
+    IMAGES_MAX,
     IdxHeader,
     open_idx,
     read_images_header,
@@ -189,6 +190,8 @@ def _read_header(file: RawFile, found: ContainerFiles) -> IdxHeader:
                 f"{file.byte_count:,} compressed bytes cannot hold {header.image_count:,} images "
                 f"of {header.width}x{header.height} pixels"
             )
+        if header.image_count > IMAGES_MAX:
+            raise ValueError(f"{header.image_count:,} images; expected at most {IMAGES_MAX:,}")
     return header
 
 

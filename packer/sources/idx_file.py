@@ -14,9 +14,15 @@ import gzip
 import struct
 from typing import IO, NamedTuple
 
-from packer.sources.items import MEMBER_BYTES_MAX
-
 IMAGES_HEADER_BYTES = 16
+
+PIXELS_MAX = 2**28
+"""Of an image: 16384 x 16384."""
+
+IMAGES_MAX = 20_000_000
+"""Of a file: a few bytes of gzip claim billions, and each takes memory as soon as it is known. The
+largest that is published, the infinite MNIST, has 8 million."""
+
 _LABELS_HEADER_BYTES = 8
 
 
@@ -47,8 +53,10 @@ def read_images_header(stream: IO[bytes] | gzip.GzipFile) -> IdxHeader:
     if len(data) < IMAGES_HEADER_BYTES or data[:4] != b"\0\0\x08\x03":
         raise ValueError(f"begins with {data[:4].hex() or 'nothing'}, expected 00000803 of images")
     header = IdxHeader(*struct.unpack(">3I", data[4:]))
-    if 0 in (header.height, header.width) or header.height * header.width > MEMBER_BYTES_MAX:
-        raise ValueError(f"images of {header.width}x{header.height} pixels; expected at least 1x1")
+    if not 1 <= header.height * header.width <= PIXELS_MAX:
+        raise ValueError(
+            f"images of {header.width}x{header.height} pixels; expected [1, {PIXELS_MAX:,}] pixels"
+        )
     return header
 
 

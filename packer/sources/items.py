@@ -26,8 +26,8 @@ class RawFile(msgspec.Struct, frozen=True, array_like=True):
     mtime_ns: int
 
 
-MEMBER_BYTES_MAX = 2**30
-"""No picture file is larger. What claims to be would fill the memory when it is read."""
+MEMBER_BYTES_MAX = 2**31 - 1
+"""No decoder takes a larger picture file. The build's own limit is far lower: `packer.sizes`."""
 
 
 class Member(msgspec.Struct, frozen=True, array_like=True):

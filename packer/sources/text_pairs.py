@@ -19,6 +19,7 @@ from packer.sources.pairing import PictureIndex, composed, several_reason, split
 from packer.sources.picture_item import picture_item
 from packer.sources.sidecars import splits_by_folder
 from packer.sources.splits import ordered_splits, split_field
+from packer.sources.text_file import read_bounded
 from packer.sources.walk import NOT_A_PICTURE, Picture, Tree, readable_path, walk
 from packer.wording import count_text, names_text
 from readers.store.schema import Field
@@ -216,10 +217,11 @@ def _read(
     """The packed objects of a label file, or why they cannot be known."""
     shown = readable_path(path)
     try:
-        with open(os.path.join(os.fsencode(raw), path), "rb") as file:
-            data = file.read()
+        data = read_bounded(os.path.join(os.fsencode(raw), path))
     except OSError as error:
         return f"its label file {shown} cannot be read: {error.strerror}"
+    except ValueError as error:
+        return f"its label file {shown} has {error}"
     if pointer_reason(data):
         return f"its label file {shown}: {pointer_reason(data)}"
     if b"\0" in data:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from packer.errors import SourceError
-from packer.sources.items import Ignored, Reject
+from packer.sources.items import Ignored, RawItem, Reject
 from packer.sources.listing import FolderLister
 
 # Content decides the decoder, not the name. HEIC and JPEG XL are pictures too, although not every
@@ -106,6 +106,12 @@ def readable_path(path: bytes) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def item_place(item: RawItem) -> str:
+    """Where the picture of an item is, as a person would write it; of an archive, which member."""
+    path = readable_path(item.path)
+    return path if item.member is None else f"{path}, {readable_path(item.key)}"
 
 
 def is_picture_name(name: bytes) -> bool:

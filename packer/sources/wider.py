@@ -18,13 +18,13 @@ from typing import NamedTuple
 
 from packer.errors import SourceError
 from packer.sources.annotations import Annotations, RawObject, object_fields, pack_annotations
-from packer.sources.file_start import pointer_reason
 from packer.sources.items import RawItem, Reject, Scan, tag_split
 from packer.sources.only_split import is_other_split
 from packer.sources.pairing import PictureIndex, split_path
 from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
+from packer.sources.text_file import read_listing
 from packer.sources.text_values import number_problem, read_numbers, separator_problem
 from packer.sources.walk import NOT_A_PICTURE, Picture, Tree, is_picture_name, readable_path, walk
 from packer.wording import count_text, names_text
@@ -129,13 +129,7 @@ def read_blocks(raw: Path, path: bytes) -> Iterator[Block]:
         SourceError: The list cannot be read, or does not begin with a picture.
     """
     shown = readable_path(path)
-    try:
-        with open(os.path.join(os.fsencode(raw), path), "rb") as file:
-            data = file.read()
-    except OSError as error:
-        raise SourceError(f"{shown}: cannot be read: {error.strerror}.") from error
-    if pointer_reason(data):
-        raise SourceError(f"{shown}: {pointer_reason(data)}.")
+    data = read_listing(os.path.join(os.fsencode(raw), path), shown)
     block: Block | None = None
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
         text = line.strip()

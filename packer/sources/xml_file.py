@@ -11,8 +11,9 @@ from xml.etree.ElementTree import Element, ParseError, fromstring, iterparse
 from packer.sources.file_start import content_problem
 from readers.store.signatures import START_BYTES
 
-FILE_BYTES_MAX = 2**26
-"""64 MiB: thousands of times what the annotations of one picture take."""
+FILE_BYTES_MAX = 2**24
+"""16 MiB, a thousand times what the annotations of one picture take. Parsed, it is up to a hundred
+times as large."""
 
 DUMP_BYTES_MAX = 2**31
 """2 GiB, for a file that holds the annotations of all pictures."""
@@ -82,7 +83,7 @@ def _read(path: bytes, bytes_max: int) -> bytes:
                     f"{byte_count:,} bytes of XML, expected at most {bytes_max:,}: "
                     "this is no file of annotations"
                 )
-            data = file.read()
+            data = file.read(bytes_max + 1)
     except OSError as error:
         raise ValueError(f"cannot be read: {error.strerror}") from error
     problem = content_problem(data[:START_BYTES])

@@ -40,14 +40,14 @@ def slow(monkeypatch):
     lock = threading.Lock()
     read = read_ahead.read_raw_file
 
-    def slowly(root, file):
+    def slowly(root, file, bytes_max):
         with lock:
             now[0] += 1
             most[0] = max(most[0], now[0])
         time.sleep(0.005)
         with lock:
             now[0] -= 1
-        return read(root, file)
+        return read(root, file, bytes_max)
 
     monkeypatch.setattr(read_ahead, "read_raw_file", slowly)
     return most
@@ -118,11 +118,11 @@ def test_leaving_early_does_not_wait(tmp_path, items, monkeypatch):
     hold = threading.Event()
     read = read_ahead.read_raw_file
 
-    def held(root, file):
+    def held(root, file, bytes_max):
         time.sleep(0.005)
         if threading.current_thread() is not threading.main_thread():
             hold.wait(20)
-        return read(root, file)
+        return read(root, file, bytes_max)
 
     monkeypatch.setattr(read_ahead, "read_raw_file", held)
     started = time.monotonic()

@@ -38,6 +38,12 @@ RawId: TypeAlias = "int | float | str | None"
 
 _T = TypeVar("_T")
 
+COCO_BYTES_MAX = 2**34
+"""16 GiB. It is mapped and not held in memory; Objects365, the largest that is published, has 5."""
+
+LOOSE_BYTES_MAX = 2**30
+"""Of a file that only Python's json reads, which takes six times as much memory."""
+
 _SAMPLE_MAX = 50
 """Annotations that are looked at to tell what a file holds."""
 
@@ -240,6 +246,12 @@ def read_coco(folder: Path, path: bytes) -> CocoFile | None:
     note: str | None = None
     try:
         with open(full, "rb") as file:
+            byte_count = os.fstat(file.fileno()).st_size
+            if byte_count > COCO_BYTES_MAX:
+                raise SourceError(
+                    f"{name}: {byte_count:,} bytes, far more than COCO annotations have; expected "
+                    f"at most {COCO_BYTES_MAX:,}. Is it COCO JSON?"
+                )
             try:
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             except ValueError as error:  # An empty file cannot be mapped.
@@ -261,7 +273,7 @@ def read_coco(folder: Path, path: bytes) -> CocoFile | None:
     except msgspec.ValidationError as error:
         raise SourceError(f"{name}: {problem_text(error)}; expected the lists of COCO.") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        document = _python_document(full, name)
+        document = _python_document(full, name, error)
         note = f"{name} is no strict JSON ({error}), and was read by Python's json, which is slower"
         mapped = None
     if isinstance(document, list):
@@ -305,9 +317,25 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def _python_document(path: bytes, name: str) -> Any:
-    """What Python's json makes of the file: a list, or a document of plain lists."""
+def _python_document(path: bytes, name: str, reason: Exception) -> Any:
+    """What Python's json makes of the file: a list, or a document of plain lists.
+
+    Args:
+        path: The file.
+        name: Of it, for a message.
+        reason: Why it is not strict JSON.
+
+    Raises:
+        SourceError: It makes nothing of it, or would take too much memory.
+    """
     try:
+        byte_count = os.stat(path).st_size
+        if byte_count > LOOSE_BYTES_MAX:
+            raise SourceError(
+                f"{name}: not strict JSON: {reason}. Python's json might read it, and takes at "
+                f"most {LOOSE_BYTES_MAX:,} bytes, of which the file has {byte_count:,}. Write NaN "
+                "and Infinity as null."
+            )
         document = json.loads(Path(os.fsdecode(path)).read_bytes())
     except OSError as error:
         raise SourceError(f"{name}: cannot be read: {error.strerror}.") from error

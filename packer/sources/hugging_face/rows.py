@@ -20,6 +20,11 @@ from packer.sources.items import MEMBER_BYTES_MAX
 
 _BATCH_ROWS = 1024
 
+_UNPACKED_BYTES_LEAST, _UNPACKED_RATIO_MAX = 2**28, 64
+"""What a row group may always be unpacked to, and how many times what it takes in the file. A page
+comes into memory as a whole, however large; files of pictures are compressed already, and black
+ones in BMP become a fiftieth."""
+
 
 class Row(NamedTuple):
     """One row without its image.
@@ -108,6 +113,8 @@ def _parquet_rows(path: Path, columns: Columns) -> Iterator[Row]:
                 None,
             )
             total_bytes = chunk.total_uncompressed_size if chunk is not None else 0
+            if chunk is not None:
+                _check_unpacked(group, total_bytes, chunk.total_compressed_size)
             mean_bytes = min(max(total_bytes // max(facts.num_rows, 1), 0), MEMBER_BYTES_MAX)
             wanted = [*columns.read, *([f"{columns.image}.path"] if columns.has_path else [])]
             # A row group says how many of its values are missing; that none is needs no reading.
@@ -129,6 +136,19 @@ def _parquet_rows(path: Path, columns: Columns) -> Iterator[Row]:
                 for values, has, image_path in zip(rows, has_bytes, paths, strict=True):
                     yield Row(number, values, has, image_path, mean_bytes)
                     number += 1
+
+
+def _check_unpacked(group: int, unpacked_bytes: int, packed_bytes: int) -> None:
+    """Refuse a row group whose images would be far more than pictures that were compressed again.
+
+    Raises:
+        ValueError: They would.
+    """
+    if unpacked_bytes > max(_UNPACKED_BYTES_LEAST, _UNPACKED_RATIO_MAX * packed_bytes):
+        raise ValueError(
+            f"images of {unpacked_bytes:,} bytes in {packed_bytes:,} of row group {group}; "
+            f"expected at most {_UNPACKED_RATIO_MAX} times as many: pictures hardly get smaller"
+        )
 
 
 def _has_no_null(chunk: Any) -> bool:

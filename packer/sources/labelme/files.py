@@ -109,7 +109,7 @@ def _decode(path: bytes) -> Any:
             byte_count = os.fstat(file.fileno()).st_size
             if byte_count > FILE_BYTES_MAX:
                 raise ValueError(f"{byte_count:,} bytes, expected at most {FILE_BYTES_MAX:,}")
-            data = file.read().removeprefix(b"\xef\xbb\xbf")
+            data = file.read(FILE_BYTES_MAX + 1).removeprefix(b"\xef\xbb\xbf")
     except OSError as error:
         raise ValueError(f"cannot be read: {error.strerror}") from error
     problem = content_problem(data[:START_BYTES])

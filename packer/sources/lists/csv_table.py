@@ -12,6 +12,7 @@ from packer.errors import SourceError
 from packer.sources.file_start import pointer_reason
 from packer.sources.lists.columns import Columns, columns_of
 from packer.sources.lists.table import Row, Table
+from packer.sources.text_file import LINE_BYTES_MAX
 from packer.sources.walk import readable_path
 from readers.store.signatures import START_BYTES
 
@@ -61,6 +62,18 @@ def read_rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     return rows
 
 
+def _line(text: io.TextIOWrapper) -> str:
+    """The next line.
+
+    Raises:
+        csv.Error: It is longer than may be.
+    """
+    line = text.readline(LINE_BYTES_MAX)
+    if len(line) == LINE_BYTES_MAX:
+        raise csv.Error(f"a line of over {LINE_BYTES_MAX:,} characters")
+    return line
+
+
 def read_lines(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Rows of a list, the header included, without empty ones.
 
@@ -83,7 +96,8 @@ def read_lines(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
                 file, encoding="utf-8-sig", errors="surrogateescape", newline=""
             )
             # Strict, or an unclosed quote takes the rest of the list for one label without a word.
-            rows = csv.reader(text, delimiter=delimiter, skipinitialspace=True, strict=True)
+            lines = iter(lambda: _line(text), "")
+            rows = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
             for row in rows:
                 if row:
                     yield line, row
@@ -94,5 +108,6 @@ def read_lines(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
         ) from error
     except csv.Error as error:
         raise SourceError(
-            f"{place}, line {line}: not CSV: {error}. Look for an unclosed quote in this line."
+            f"{place}, line {line}: not CSV: {error}. Is it a list, and is there an unclosed quote "
+            "in this line?"
         ) from error

@@ -14,6 +14,7 @@ from packer.errors import SourceError
 from packer.sources.file_start import pointer_reason_of
 from packer.sources.lists.columns import columns_of
 from packer.sources.lists.table import Row, Table, flat_record
+from packer.sources.text_file import LINE_BYTES_MAX, bounded_lines
 from packer.sources.walk import readable_path
 
 _DECODER = msgspec.json.Decoder(dict[str, Any])
@@ -70,8 +71,11 @@ def _records(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
         raise SourceError(f"{readable_path(os.fsencode(path))}: {problem}.")
     try:
         with open(path, "rb") as file:
-            for line, data in enumerate(file, 1):
-                data = data.strip()
+            for line, written in enumerate(bounded_lines(file), 1):
+                if written is None:
+                    yield line, f"over {LINE_BYTES_MAX:,} bytes, far more than a line of a list has"
+                    continue
+                data = written.strip()
                 if not data:
                     continue
                 try:

@@ -18,6 +18,7 @@ from packer.sources.lists.files import find_lists
 from packer.sources.lists.scan import scan_lists
 from packer.sources.lists.table import Row, Table
 from packer.sources.source import SourceOptions
+from packer.sources.text_file import bounded_lines
 from packer.sources.walk import is_picture_name, readable_path
 
 name = "txt-list"
@@ -29,6 +30,9 @@ CLASS_FILES = ("synsets.txt", "classes.txt", "labels.txt")
 
 PICTURE_FOLDER = b"images"
 """Where pictures of such lists lie, if not beside them."""
+
+_LINE_BYTES_MAX = 2**20
+"""Paths end at 4096 bytes, and labels are words."""
 
 _SAMPLED_LINES = 200
 _NAMED_SHARE_MIN = 0.9
@@ -119,7 +123,9 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise SourceError(f"{readable_path(os.fsencode(path))}: {problem}.")
     try:
         with open(path, "rb") as file:
-            for number, line in enumerate(file, 1):
+            for number, written in enumerate(bounded_lines(file, _LINE_BYTES_MAX), 1):
+                # What is longer names no picture: it is a row that cannot be read.
+                line = b"?" if written is None else written
                 line = (line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line).strip()
                 if line:
                     yield number, line

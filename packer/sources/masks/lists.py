@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 from packer.sources.pairing import split_path, stem_of
 from packer.sources.splits import are_all_splits
+from packer.sources.text_file import LIST_BYTES_MAX, read_bounded
 from packer.sources.walk import is_picture_name, readable_path
 
+_FIRST_LINE_BYTES_MAX = 2**16
 _BETWEEN = re.compile(rb"[\s,;]+")
 
 
@@ -58,8 +60,13 @@ def read_mask_lists(raw: Path, paths: Sequence[bytes]) -> list[MaskList]:
         if lists and path.count(b"/") > lists[0].path.count(b"/"):
             break
         try:
-            content = Path(os.fsdecode(os.path.join(os.fsencode(raw), path))).read_bytes()
-        except OSError:
+            full = os.path.join(os.fsencode(raw), path)
+            with open(full, "rb") as file:
+                start = _lines(file.read(_FIRST_LINE_BYTES_MAX).removeprefix(b"\xef\xbb\xbf"))
+                if not start or start[0].problem:
+                    continue
+            content = read_bounded(full, LIST_BYTES_MAX)
+        except (OSError, ValueError):
             continue  # It stays among the files that no use was found for.
         lines = _lines(content.removeprefix(b"\xef\xbb\xbf"))
         if lines and not lines[0].problem:

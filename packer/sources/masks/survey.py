@@ -15,7 +15,9 @@ import numpy as np
 
 from packer.errors import SourceError
 from packer.masks import Color, color_codes, color_of, colors_text, decode_mask, distinct
+from packer.raw_files import RawFileError, read_raw_file
 from packer.recipe import Recipe
+from packer.sizes import picture_bytes_max
 from packer.sources.items import RawFile
 from packer.sources.masks.label_map import IGNORE, LABEL_MAP_NAMES, LabelMap
 from packer.sources.walk import readable_path
@@ -132,14 +134,12 @@ def _look(root: Path, files: Sequence[RawFile]) -> tuple[list[_Seen], list[tuple
     unreadable: list[tuple[str, str]] = []
     count = min(SAMPLED_MAX, len(files))
     for n in range(count):
-        path = files[n * len(files) // count].path
-        place = readable_path(path)
+        file = files[n * len(files) // count]
+        place = readable_path(file.path)
         try:
-            data = Path(os.fsdecode(os.path.join(os.fsencode(root), path))).read_bytes()
+            data = read_raw_file(os.fsencode(root), file, picture_bytes_max())
             seen.append(_seen(data, place))
-        except OSError as error:
-            unreadable.append((place, f"cannot be read: {error.strerror}"))
-        except ImageError as error:
+        except (RawFileError, ImageError) as error:
             unreadable.append((place, str(error)))
     return seen, unreadable
 

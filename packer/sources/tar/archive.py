@@ -8,11 +8,20 @@ from typing import Any
 from packer.sources.beside import is_nested
 from packer.sources.container_files import ContainerFiles
 from packer.sources.items import RawFile, Reject
-from packer.sources.tar.members import DEREFERENCED, TarDamageError, TarMember, TarReader
+from packer.sources.tar.members import (
+    DATA_BYTES_MAX,
+    DEREFERENCED,
+    TarDamageError,
+    TarMember,
+    TarReader,
+)
 from packer.sources.walk import PICTURE_EXTENSIONS, readable_path, skip_reason
 
 SIDECARS = {b"cls": "label", b"json": "json", b"txt": "text"}
 """Suffixes of members beside the picture that are read, and the field that each becomes."""
+
+_BYTES_MAX = {b"cls": 2**16, b"json": DATA_BYTES_MAX, b"txt": 2**20}
+"""Of each. A label is a word, a text a caption."""
 
 _LINKS_FOLLOWED_MAX = 40
 """As Linux does: more is a circle."""
@@ -79,7 +88,7 @@ def read_archive(
         nested: Takes the places of archives in the archive.
     """
     shown = readable_path(file.path)
-    reader = TarReader(found.full_path(file.path), _wants_data)
+    reader = TarReader(found.full_path(file.path), _data_bytes_max)
     archive = Archive(file, "range", prefix)
     current: Sample | None = None
     by_key: dict[bytes, Sample] = {}
@@ -130,8 +139,8 @@ def read_archive(
     return archive
 
 
-def _wants_data(member_name: bytes) -> bool:
-    return _key_and_suffix(member_name)[1].split(b".")[-1] in SIDECARS
+def _data_bytes_max(member_name: bytes) -> int:
+    return _BYTES_MAX.get(_key_and_suffix(member_name)[1].split(b".")[-1], 0)
 
 
 def _key_and_suffix(member_name: bytes) -> tuple[bytes, bytes]:

@@ -20,7 +20,11 @@ from packer.sources.file_start import pointer_reason
 from readers.store.signatures import START_BYTES
 
 DATA_BYTES_MAX = 16 * 2**20
-"""Largest member that is read with the headers: labels, captions and JSON of one sample."""
+"""Largest member that is read with the headers: the JSON of one sample."""
+
+ALL_DATA_BYTES_MAX = 2**31
+"""Of all such members of an archive, which are in memory together: captions of ten million samples.
+A few megabytes of gzip can claim any number of large ones."""
 
 DEREFERENCED = (
     "expected a file. Make the archive with tar --dereference --hard-dereference, which writes "
@@ -72,16 +76,18 @@ class TarReader:
 
     Args:
         path: The file.
-        wants_data: Whether the bytes of a member of this name are to be read.
+        data_bytes_max: Of a member of a name whose bytes are to be read, how many there may be; 0
+            for others.
 
     Attributes:
         is_compressed: Whether it is compressed with gzip, whatever its name is.
         has_end: Whether the mark of the archive's end was seen; after `members`.
     """
 
-    def __init__(self, path: Path, wants_data: Callable[[bytes], bool]) -> None:
+    def __init__(self, path: Path, data_bytes_max: Callable[[bytes], int]) -> None:
         self._path = path
-        self._wants_data = wants_data
+        self._data_bytes_max = data_bytes_max
+        self._data_bytes = 0
         self.is_compressed = False
         self.has_end = False
 
@@ -137,9 +143,16 @@ class TarReader:
                 problem = f"a link to {info.linkname!r}, outside of the archive; {DEREFERENCED}"
             return TarMember(name, info.offset_data, 0, problem, None, link)
         data = None
-        if not problem and self._wants_data(name):
-            if info.size > DATA_BYTES_MAX:
-                problem = f"{info.size:,} bytes; expected at most {DATA_BYTES_MAX:,}"
+        limit = 0 if problem else self._data_bytes_max(name)
+        if limit:
+            self._data_bytes += info.size
+            if info.size > limit:
+                problem = f"{info.size:,} bytes; expected at most {limit:,}"
+                self._data_bytes -= info.size
+            elif self._data_bytes > ALL_DATA_BYTES_MAX:
+                raise TarDamageError(
+                    f"labels, captions and JSON of over {ALL_DATA_BYTES_MAX:,} bytes together"
+                )
             else:
                 stream.seek(info.offset_data)
                 data = stream.read(info.size)

@@ -11,6 +11,7 @@ from packer.sources.file_start import pointer_reason
 from packer.sources.items import Reject
 from packer.sources.pairing import composed, split_path, stem_of
 from packer.sources.splits import ordered_splits
+from packer.sources.text_file import LIST_BYTES_MAX, read_bounded
 from packer.sources.walk import is_picture_name, readable_path
 from packer.wording import count_text
 from readers.store.splits import canonical_split
@@ -118,11 +119,11 @@ class SplitLists:
         for split in (*(s for s in in_order if canonical_split(s)), *_unions(in_order)):
             place = readable_path(splits[split])
             try:
-                with open(os.path.join(raw, splits[split]), "rb") as file:
-                    data = file.read().removeprefix(b"\xef\xbb\xbf")
+                data = read_bounded(os.path.join(raw, splits[split]), LIST_BYTES_MAX)
+                data = data.removeprefix(b"\xef\xbb\xbf")
                 problem = pointer_reason(data)
-            except OSError as error:
-                problem = f"the list cannot be read: {error.strerror}"
+            except (OSError, ValueError) as error:
+                problem = f"the list cannot be read: {getattr(error, 'strerror', error)}"
             if problem:
                 self.rejects.append(Reject(key=b"", path=place, reason=problem, split=split))
                 continue

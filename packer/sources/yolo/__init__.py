@@ -37,6 +37,7 @@ from packer.sources.pairing import several_reason, split_path
 from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions, Task
 from packer.sources.splits import split_field
+from packer.sources.text_file import read_bounded
 from packer.sources.turned_boxes import corners_field, turned_notes
 from packer.sources.walk import NOT_A_PICTURE, Picture, readable_path
 from packer.sources.yolo.forms import find_layout
@@ -231,10 +232,11 @@ def _read_one(
     """The packed objects of a picture, or why they cannot be known."""
     place = readable_path(path)
     try:
-        with open(os.path.join(base, path), "rb") as file:
-            data = file.read()
+        data = read_bounded(os.path.join(base, path))
     except OSError as error:
         return f"its label file {place} cannot be read: {error.strerror}"
+    except ValueError as error:
+        return f"its label file {place} has {error}"
     if pointer_reason(data):
         return f"its label file {place}: {pointer_reason(data)}"
     if b"\0" in data:

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 from packer.errors import SourceError
-from packer.sources.file_start import pointer_reason
 from packer.sources.only_split import is_other_split
 from packer.sources.source import SourceOptions
+from packer.sources.text_file import read_listing
 from packer.sources.walk import Tree, readable_path, walk
 from packer.sources.yolo.layout import ANNOTATION_EXTENSIONS, Layout
 from packer.sources.yolo.named_pictures import NamedPictures, add_list
@@ -71,14 +71,8 @@ def darknet_layout(raw: Path, file: Path, options: SourceOptions) -> Layout:
 
 def _read_settings(file: Path) -> dict[str, str]:
     """The `key = value` lines of an obj.data."""
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        shown = readable_path(os.fsencode(file))
-        raise SourceError(f"{shown}: cannot be read: {error.strerror}.") from error
-    if pointer_reason(data):
-        raise SourceError(f"{readable_path(os.fsencode(file))}: {pointer_reason(data)}.")
-    text = data.decode("utf-8-sig", "surrogateescape")
+    shown = readable_path(os.fsencode(file))
+    text = read_listing(file, shown).decode("utf-8-sig", "surrogateescape")
     pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
     return {key.strip(): value.strip() for key, is_pair, value in pairs if is_pair}
 

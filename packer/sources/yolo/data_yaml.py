@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 
 from packer.errors import SourceError
-from packer.sources.text_file import read_text
+from packer.sources.text_file import TEXT_BYTES_MAX, read_text
 from packer.sources.walk import readable_path
 from packer.wording import names_text
 
@@ -57,7 +57,9 @@ class DataYaml:
 def declares_yolo(path: Path) -> bool:
     """Whether a YAML file has class names, and splits or a folder or a number of classes."""
     try:
-        text = path.read_bytes().decode("utf-8", "replace")
+        # One that is too large is taken for what it begins as, and refused when it is read.
+        with open(path, "rb") as file:
+            text = file.read(TEXT_BYTES_MAX).decode("utf-8", "replace")
     except OSError:
         return False
     keys = set(re.findall(r"^\ufeff?[\"']?([A-Za-z_]+)[\"']?\s*:", text, re.MULTILINE))

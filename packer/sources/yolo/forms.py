@@ -138,7 +138,8 @@ def _check_whole(path: Path) -> None:
 
 def _is_data(path: Path) -> bool:
     try:
-        text = path.read_bytes()[:65536]
+        with open(path, "rb") as file:
+            text = file.read(65536)
     except OSError:
         return False
     return re.search(rb"^\s*(names|train|valid)\s*=", text, re.MULTILINE) is not None

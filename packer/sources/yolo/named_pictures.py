@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from packer.errors import SourceError
-from packer.sources.file_start import pointer_reason
 from packer.sources.items import Reject, tag_split
 from packer.sources.only_split import is_other_split
 from packer.sources.pairing import PictureIndex, split_path
+from packer.sources.text_file import read_listing
 from packer.sources.walk import Picture, Tree, readable_path
 from packer.sources.yolo.data_yaml import DataYaml
 from packer.sources.yolo.labels import LabelFiles
@@ -129,12 +129,7 @@ def _add_lines(named: NamedPictures, path: bytes, split: int, starts: list[bytes
     named.is_listed = True
     named.used.add(path)
     shown = readable_path(path)
-    try:
-        data = (named.base / os.fsdecode(path)).read_bytes()
-    except OSError as error:
-        raise SourceError(f"{shown}: cannot be read: {error.strerror}.") from error
-    if pointer_reason(data):
-        raise SourceError(f"{shown}: {pointer_reason(data)}.")
+    data = read_listing(named.base / os.fsdecode(path), shown)
     lines = [line.strip() for line in data.removeprefix(b"\xef\xbb\xbf").splitlines()]
     folders = [split_path(path)[0], *(start for start in starts if start is not None), b""]
     paths = ListedPaths([line for line in lines if line], folders, named.base, named.index)

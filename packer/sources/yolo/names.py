@@ -9,6 +9,7 @@ from pathlib import Path
 from packer.errors import SourceError
 from packer.sources.class_names import read_class_names
 from packer.sources.file_start import pointer_reason_of
+from packer.sources.text_file import read_bounded
 from packer.sources.walk import Tree, readable_path
 from packer.wording import names_text
 
@@ -81,7 +82,7 @@ def _read_notes(path: Path) -> tuple[str, ...]:
     if problem:
         raise SourceError(f"{place}: {problem}.")
     try:
-        categories = json.loads(path.read_bytes())["categories"]
+        categories = json.loads(read_bounded(path))["categories"]
         names = {entry["id"]: entry["name"] for entry in categories}
     except OSError as error:
         raise SourceError(f"{place}: cannot be read: {error.strerror}.") from error
