@@ -27,7 +27,13 @@ from packer.plan import BuildPlan, facts_that_differ, make_plan
 from packer.progress import Progress
 from packer.publish import check_target, publish_folder
 from packer.recipe import Recipe
-from packer.rejects import Rejects, describe_rejects, reject_count_max, write_rejects
+from packer.rejects import (
+    Rejects,
+    describe_rejects,
+    reject_count_max,
+    too_many_text,
+    write_rejects,
+)
 from packer.report import BuildReport, make_report
 from packer.scratch import scratch_folder, spool_folder
 from packer.sources import SourceOptions, scan_source
@@ -95,7 +101,8 @@ def build(
             place. None means beside the store, or the system's temporary folder when the store is
             to be on a network file system.
         on_error: "reject" leaves out a raw item that cannot be packed and names it; "fail" stops.
-        rejects_max: How many rejects there may be: a count, or a share such as "1%".
+        rejects_max: How many raw items may be rejected: a count, or a share of those found such as
+            "1%", rounded down. One must be left to store in any case.
         overwrite: Replace a store at `out`, in one step once the new one is whole, and discard an
             unfinished build of other settings.
         update: Bring the store at `out` up to date with the raw data: make those shards anew whose
@@ -438,20 +445,19 @@ def _check_rejects(
     if on_error == "fail":
         _stop_at([*rejects.items, *rejects.annotations])
     found = len(plan.scan.items) + len(plan.scan.rejects)
-    allowed = reject_count_max(rejects_max, found)
     count = len(rejects.items)
-    if count <= allowed and count < found:
+    if count <= reject_count_max(rejects_max, found) and count < found:
         _check_annotations(rejects, reports, workspace, out)
         return
     write_rejects(workspace.reject_list, rejects)
     if count == found:
         # There is no work to lose, and what is put right next is often the command itself.
         workspace.forget()
-        advice = "Nothing is left to store."
+        advice = "Mend them, or choose another --format or --root."
     else:
         advice = (
             "Mend or remove them and begin anew with --overwrite, or accept them with "
-            f"--max-rejects {count}: the finished shards are kept for that."
+            f"--max-rejects {count} or more: the finished shards are kept for that."
         )
         if any(report.may_pass for report in reports):
             advice += (
@@ -459,8 +465,8 @@ def _check_rejects(
                 "by the same command."
             )
     raise TooManyRejectsError(
-        f"{out}: {count:,} of {found:,} raw items rejected; {allowed:,} allowed by "
-        f"--max-rejects {rejects_max}.\n{describe_rejects(rejects, workspace.reject_list)}\n"
+        f"{out}: {too_many_text(count, found, rejects_max)}.\n"
+        f"{describe_rejects(rejects, workspace.reject_list)}\n"
         f"Nothing was published. {advice}"
     )
 

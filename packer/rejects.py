@@ -38,6 +38,28 @@ def reject_count_max(limit: str | int, found_count: int) -> int:
     raise ValueError(f"rejects_max must be a count or a share in [0%, 100%]; got {limit!r}")
 
 
+def too_many_text(count: int, found_count: int, limit: str | int) -> str:
+    """How many raw items were rejected, and how many may be.
+
+    Args:
+        count: Of rejects: more than `limit` allows, or all raw items.
+        found_count: Raw items in all.
+        limit: As for `reject_count_max`.
+    """
+    if count == found_count:
+        # Whatever the limit allows, a store of nothing is none.
+        what = "the only raw item was" if count == 1 else f"all {count:,} raw items were"
+        return f"{what} rejected, so that nothing is left to store"
+    allowed = reject_count_max(limit, found_count)
+    share = str(limit).strip()
+    rule = f"--max-rejects {share} allows {allowed or 'none'}"
+    if share.endswith("%"):
+        rule += f" of {found_count:,}" if allowed else ""
+        if Fraction(share[:-1]) * found_count % 100:
+            rule += f" ({share} of {found_count:,} is rounded down)"
+    return f"{count:,} of {found_count:,} raw items rejected; {rule}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rejects:
     """All that a build did not pack.

@@ -50,7 +50,8 @@ from packer.workspace import Workspace
     "rejects_max",
     default="1%",
     show_default=True,
-    help="How many rejects there may be: a count or a share. Past it nothing is published.",
+    help="How many images may be rejected: a count, or a share of those found, rounded down. Past "
+    "it nothing is published.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace a store at OUT once the new one is whole.")
 @click.option(

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packer.rejects import Rejects, describe_rejects, reject_count_max, write_rejects
+from packer.rejects import (
+    Rejects,
+    describe_rejects,
+    reject_count_max,
+    too_many_text,
+    write_rejects,
+)
 from packer.sources.items import Reject
 
 
@@ -44,6 +50,34 @@ def test_what_is_neither_is_refused(limit):
     """With the value given."""
     with pytest.raises(ValueError, match="rejects_max must be a count or a share in"):
         reject_count_max(limit, 10)
+
+
+@pytest.mark.parametrize(
+    ("count", "found", "limit", "text"),
+    [
+        (1, 1, "100%", "the only raw item was rejected, so that nothing is left to store"),
+        (3, 3, 3, "all 3 raw items were rejected, so that nothing is left to store"),
+        (3, 200, "1%", "3 of 200 raw items rejected; --max-rejects 1% allows 2 of 200"),
+        (
+            3,
+            250,
+            "1%",
+            "3 of 250 raw items rejected; --max-rejects 1% allows 2 of 250 "
+            "(1% of 250 is rounded down)",
+        ),
+        (
+            3,
+            5,
+            "1%",
+            "3 of 5 raw items rejected; --max-rejects 1% allows none (1% of 5 is rounded down)",
+        ),
+        (3, 5, 0, "3 of 5 raw items rejected; --max-rejects 0 allows none"),
+        (3, 5000, "2", "3 of 5,000 raw items rejected; --max-rejects 2 allows 2"),
+    ],
+)
+def test_too_many_rejects_are_told_with_what_is_allowed_of_how_many(count, found, limit, text):
+    """A share is told with its number, and where every item was rejected no limit is to blame."""
+    assert too_many_text(count, found, limit) == text
 
 
 def test_the_list_holds_one_json_object_a_line(tmp_path):
