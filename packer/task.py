@@ -117,7 +117,7 @@ def _add(
         shown = f"{item_place(item)}: {place}"
         report.annotation_rejects.append(Reject(key=item.key, path=shown, reason=reason))
     for place, part, reason in sample.objects.lost_parts:
-        shown = f"{readable_path(item.path)}: {place}, {part}"
+        shown = f"{item_place(item)}: {place}, {part}"
         reject = Reject(key=item.key, path=shown, reason=reason, part=part)
         report.annotation_rejects.append(reject)
     report.overhang_count += sample.objects.overhang_count

@@ -123,7 +123,8 @@ def test_a_part_that_cannot_be_read_costs_itself_alone(tmp_path, change, part, r
     assert whole.polygons
     assert whole.keypoints
     (reject,) = found.annotation_rejects
-    assert (reject.key, reject.path) == (b"a.png", f"ann.json, annotation 17, {part}")
+    assert (reject.key, reject.part) == (b"a.png", part)
+    assert reject.path == f"ann.json, annotation 17, {part}"
     assert reason in reject.reason
     assert reject.reason.endswith(". The object is stored without it")
 
@@ -184,6 +185,27 @@ def test_a_panoptic_segment_keeps_its_box_without_its_flag(tmp_path):
     assert list(reasons(found)) == [place]
 
 
+def test_a_turned_box_with_a_bad_part_is_turned_all_the_same(tmp_path):
+    """What is read part by part has all that is read at once."""
+    turned = {"bbox": [4, 4, 6, 2], "rotation": 90}
+    found = one(tmp_path, box(1, 1, **turned), box(2, 1, segmentation=7, **turned))
+    whole, partly = objects(found, "a.png")
+    assert whole.box == partly.box != (4, 4, 10, 6)
+
+
+def test_keypoints_of_another_file_that_cannot_be_read_are_a_part(tmp_path):
+    """Their object is stored, from the file of instances."""
+    draw(tmp_path, "val/a.png")
+    posed = {"id": 1, "name": "cat", "keypoints": ["nose", "tail"]}
+    folder = tmp_path / "annotations"
+    write(folder / "instances_val.json", [image(1, "a.png")], [box(5, 1)], [posed])
+    entries = [box(5, 1, keypoints=[1, 2, 2])]
+    write(folder / "person_keypoints_val.json", [image(1, "a.png")], entries, [posed])
+    found = scan(tmp_path)
+    assert len(objects(found, "val/a.png")) == 1
+    assert [reject.part for reject in found.annotation_rejects] == ["keypoints"]
+
+
 # The whole way.
 
 
@@ -195,9 +217,12 @@ def test_boxes_are_stored_beside_a_bad_and_a_flat_outline(tmp_path):
     write(tmp_path / "raw/annotations.json", images, entries)
     report = build(tmp_path / "raw", tmp_path / "s.lmdb", Recipe())
     assert (report.sample_count, report.reject_count) == (2, 0)
-    assert report.annotations["stored"] == 2
+    counts = {"found": 2, "stored": 2, "rejected": 0, "parts_rejected": 1}
+    assert report.annotations == counts
     dataset = LMDBDataset(tmp_path / "s.lmdb", image_as="numpy")
     assert [s["boxes"].tolist() for s in (dataset[0], dataset[1])] == [[[2, 3, 6, 8]]] * 2
     assert [int(dataset[n]["masks"].to_masks().sum()) for n in (0, 1)] == [0, 20]
     (line,) = Path(tmp_path / "s.lmdb/rejects.jsonl").read_text().splitlines()
-    assert json.loads(line)["path"] == "annotations.json, annotation 0, outline"
+    reject = json.loads(line)
+    assert reject["path"] == "annotations.json, annotation 0, outline"
+    assert (reject["kind"], reject["part"]) == ("part", "outline")

@@ -33,6 +33,7 @@ from packer.sources.coco.images import FileImages, Image
 from packer.sources.coco.objects import make_object, pack_keypoints
 from packer.sources.coco.parts import (
     ATTRIBUTES,
+    KEYPOINTS,
     AnnotationError,
     PartProblems,
     part_rejects,
@@ -365,7 +366,9 @@ def read_points(added: Iterable[FileImages], keys: set[bytes], gathered: Gathere
                 packed = pack_keypoints(entry.keypoints, gathered.point_count)
             except AnnotationError as error:
                 place = _full_place(coco_file, position)
-                gathered.rejects.append(Reject(key=key, path=place, reason=str(error)))
+                part = KEYPOINTS if annotation_id is not None and image is not None else ""
+                reject = Reject(key=key, path=place, reason=str(error), part=part)
+                gathered.rejects.append(reject)
                 continue
             place = f"{coco_file.name}, {_place(annotation_id, position)}"
             points[key, annotation_id] = Points(packed, place)

@@ -105,6 +105,7 @@ class CocoLoose(msgspec.Struct, frozen=True):
     iscrowd: Any = None
     keypoints: Any = None
     attributes: Any = msgspec.UNSET
+    rotation: Any = None
 
 
 class CocoIdOf(msgspec.Struct, frozen=True, gc=False):

@@ -81,6 +81,7 @@ def read_loose(entry: CocoLoose, problems: PartProblems) -> CocoAnnotation:
         iscrowd=read_flag(entry.iscrowd, problems),
         keypoints=_keypoints(entry.keypoints, problems),
         attributes=entry.attributes,
+        rotation=entry.rotation,
     )
 
 
@@ -97,6 +98,7 @@ def part_rejects(problems: PartProblems, key: bytes, place: str) -> list[Reject]
             key=key,
             path=f"{place}, {part}",
             reason=f"{reason}. {_KEPT.get(part, 'The object is stored without it')}",
+            part=part,
         )
         for part, reason in problems.reasons
     ]
