@@ -116,7 +116,8 @@ def make_loader(
             has its own seed and ranks, or any other.
         batch_sampler: Yields the indices of each batch, in place of all of that.
         collate_fn: Joins samples, in place of ours.
-        start_method: How processes start: "fork", "spawn", "forkserver". None: the platform's.
+        start_method: How processes start: "fork", "spawn", "forkserver". None: as the program has
+            chosen by the first epoch; but workers of a process that was spawned are spawned too.
 
     Raises:
         ValueError: There is no batch to load, or an argument is out of its range.

@@ -8,71 +8,60 @@ Pixels never cross: both sides map the slot. A slot is free again when the last 
 gone (NOTE [ a kept batch is never overwritten ] in buffers.py), so a user who keeps batches makes
 the ring longer. A slot takes a descriptor in each process, so the ring has an end: batches beyond
 it are copied into memory of the main process alone.
+
+The other side is `readers.loader_worker`.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
-import random
 import selectors
-import signal
-import struct
-import traceback
+import threading
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from multiprocessing import reduction
-from multiprocessing.connection import Connection
-from multiprocessing.context import BaseContext
-from multiprocessing.process import BaseProcess
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from readers.buffers import Memory
-from readers.slots import Place, Slot, SlotWriter, tensor_at
-from readers.stats import LoaderStats, Watch
+from readers.crossing import RemoteError as RemoteError
+from readers.crossing import rebuilt, resolved
+from readers.loader_worker import STARTED, UNGUARDED_STATUS, Filler, Origin, Sealed
+from readers.slots import Slot
+from readers.stats import LoaderStats
 from readers.thread_engine import ENDED
+from readers.worker_handle import WorkerDiedError as WorkerDiedError
+from readers.worker_handle import WorkerHandle as _Worker
+from readers.worker_handle import stop_workers
+from readers.worker_start import WorkerStartError as WorkerStartError
+from readers.worker_start import (
+    calm_start,
+    check_start_method,
+    in_lasting_thread,
+    is_being_imported_by_worker,
+    let_go_of_failed_start,
+    limit_text,
+    start_method_now,
+    start_problem,
+    unopened_problem,
+)
 
-# Run, turn, epoch, number, slot, how many indices, whether the slot's descriptor follows.
-_TASK = struct.Struct("<QQQQQQ?")
-_SAMPLE = struct.Struct("<q")
-_NO_SAMPLE = -1
-_PARENT_CHECK_S = 5.0
-_STOP_S = 2.0
 _KEPT_COUNT_MAX = 32
 """Slots that a user may hold before batches are copied: with 16 workers there are then 64 of them,
 in a main process that may have as few as 128 files open."""
 
 
-class Filler(Protocol):
-    """Makes batches. It pickles small; what it opens, it opens when it is first used."""
-
-    def enter_worker(self) -> None:
-        """From now on this is a loader worker."""
-
-    def fill(self, indices: NDArray[np.int64], epoch: int, take: Any, watch: Watch) -> Any:
-        """The batch of samples `indices`, its tensors in memory from `take(byte_count)`."""
-
-
-class WorkerDiedError(RuntimeError):
-    """A loader worker ended without a word: killed, out of memory, or crashed in native code."""
-
-
-class RemoteError(Exception):
-    """Where an exception was raised in a loader worker, as text. It is that exception's cause."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(f"in a loader worker:\n{text}")
-
-
 class ProcessEngine:
     """Loader workers of one loader; they live until it ends, over all its epochs.
+
+    They are started by its first run: all of them, or none. It may be pickled and copied at any
+    time: the copy has the same settings, and starts workers of its own.
 
     Args:
         filler: Makes the batches, in the workers.
@@ -80,8 +69,11 @@ class ProcessEngine:
         depth: Batches that are being filled or wait to be handed out.
         stats: Told where the workers' time goes.
         seed: Of the workers' global random numbers.
-        start_method: "fork", "spawn" or "forkserver". None: the platform's.
+        start_method: "fork", "spawn" or "forkserver". None: see `start_method_now`.
         is_pinned: Whether slots are pinned in this process.
+
+    Raises:
+        ValueError: There is no such start method.
     """
 
     def __init__(
@@ -95,31 +87,85 @@ class ProcessEngine:
         start_method: str | None = None,
         is_pinned: bool = False,
     ) -> None:
+        check_start_method(start_method)
         self._filler = filler
         self._worker_count = worker_count
         self._depth = depth
         self._stats = stats or LoaderStats("process", worker_count)
         self._seed = seed
-        self._context: BaseContext = multiprocessing.get_context(start_method)
+        self._start_method = start_method
         self._is_pinned = is_pinned
+        self._forget()
+
+    def _forget(self) -> None:
+        """Be as one that has not been started."""
         self._run = 0
         self._owner = -1
+        self._workers: list[_Worker] = []
+        self._is_amid_message = False
+        self._own_locks = _Locks()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Settings alone: workers, and the memory that they share, neither travel nor need to."""
+        return {name: self.__dict__[name] for name in _SETTINGS}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget()
+
+    def _locks(self) -> _Locks:
+        """The locks of this process: a forked child may have copied one that was taken."""
+        if self._own_locks.owner != os.getpid():
+            self._own_locks = _Locks()
+        return self._own_locks
 
     def _start(self) -> None:
-        """Start the workers: once, and again in a forked child, which cannot use its parent's."""
-        if self._owner == os.getpid():
-            return
-        self._owner = os.getpid()
-        self._slots: list[Slot] = []
-        self._free: deque[int] = deque()
-        self._held: set[int] = set()
-        self._workers: list[_Worker] = []
-        self._selector = selectors.DefaultSelector()
-        self._finalizer = weakref.finalize(self, _stop, self._workers, self._owner)
-        with _without_threads_of_opencv():
+        """Start the workers: once, and again in a forked child, which cannot use its parent's.
+
+        Raises:
+            WorkerStartError: One of them could not be started; none is left.
+        """
+        if is_being_imported_by_worker():
+            os._exit(UNGUARDED_STATUS)
+        with self._locks().start:
+            if self._owner == os.getpid():
+                return
+            self._owner = os.getpid()
+            self._slots: list[Slot] = []
+            self._free: deque[int] = deque()
+            self._held: set[int] = set()
+            self._workers = []
+            self._selector = selectors.DefaultSelector()
+            end = threading.Event()
+            self._finalizer = weakref.finalize(self, stop_workers, self._workers, end, self._owner)
+            self._method = start_method_now(self._start_method)
+            try:
+                in_lasting_thread(self._start_workers, end)
+            except BaseException as error:
+                which = f"loader worker {len(self._workers) + 1} of {self._worker_count}"
+                self.close()
+                let_go_of_failed_start(error)
+                if not isinstance(error, Exception):
+                    raise
+                problem = start_problem(error, self._method, which, _given(self._filler))
+                if problem is None:
+                    raise
+                try:
+                    raise problem from error
+                finally:
+                    del problem  # Else it and this frame would keep each other.
+
+    def _start_workers(self) -> None:
+        context = multiprocessing.get_context(self._method)
+        sealed = Sealed(self._filler)
+        with _without_threads_of_opencv(), calm_start(self._method) as mask:
             for number in range(self._worker_count):
-                others = [worker.connection.fileno() for worker in self._workers]
-                worker = _Worker(self._context, number, self._filler, self._seed, others)
+                # A forked child holds copies of our ends, which would keep its siblings from
+                # noticing that we are gone.
+                ours = [worker.connection.fileno() for worker in self._workers]
+                inherited = ours if self._method == "fork" else []
+                origin = Origin(os.getpid(), self._method, mask, inherited)
+                worker = _Worker(context, number, sealed, self._seed, origin)
                 self._workers.append(worker)
                 self._selector.register(worker.connection, selectors.EVENT_READ, worker)
                 self._selector.register(worker.process.sentinel, selectors.EVENT_READ, worker)
@@ -136,89 +182,136 @@ class ProcessEngine:
                 numbers follow from them. None counts from 0.
 
         Raises:
+            WorkerStartError: The workers could not be started. None is left, and the next run tries
+                anew.
             WorkerDiedError: A worker died; the message says on which sample.
+            RuntimeError: The engine was closed, or another run begun.
             Exception: What a worker raised, as soon as it is known, with `RemoteError` as its
                 cause.
         """
-        self._start()
-        self._run += 1  # What an earlier, abandoned run still has on its way is dropped.
-        run = self._run
+        with self._turn():
+            self._start()
+            self._run += 1  # What an earlier, abandoned run still has on its way is dropped.
+            run, free = self._run, self._free
         waiting = iter(parts)
         numbers = count() if numbers is None else numbers
         ready: dict[int, tuple[int, int, Any]] = {}
-        free = self._free
         sent = handed = 0
         is_exhausted = False
         try:
             while True:
-                while not is_exhausted and sent - handed < self._depth:
-                    indices = next(waiting, None)
-                    if indices is None:
-                        is_exhausted = True
-                        break
-                    self._send(run, sent, epoch, next(numbers), indices)
-                    sent += 1
-                if handed == sent:
-                    return
-                self._receive(run, ready, timeout_s=0)  # An error is known before its turn.
-                while handed not in ready:
-                    self._receive(run, ready)
-                batch = self._batch(*ready.pop(handed))
-                self._stats.ready_count += len(ready)
-                handed += 1
+                with self._turn():
+                    # Other answers belong to another run, or another process.
+                    self._check_goes_on(run)
+                    while not is_exhausted and sent - handed < self._depth:
+                        indices = next(waiting, None)
+                        if indices is None:
+                            is_exhausted = True
+                            break
+                        self._send(run, sent, epoch, next(numbers), indices)
+                        sent += 1
+                    if handed == sent:
+                        return
+                    self._receive(run, ready, timeout_s=0)  # An error is known before its turn.
+                    while handed not in ready:
+                        self._receive(run, ready)
+                    batch = self._batch(*ready.pop(handed))
+                    self._stats.ready_count += len(ready)
+                    handed += 1
                 yield batch
                 del batch  # So that the slot is free as soon as the user has let go of it.
-                # What answers there are from now on belong to another run, or another process.
-                if self._run != run or self._owner != os.getpid():
-                    raise RuntimeError(ENDED)
         finally:
             free.extend(number for number, _, _ in ready.values())
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One thread at a time: two that read the answers would each lack what the other got."""
+        with self._locks().turn:
+            try:
+                yield
+            except BaseException:
+                # Interrupted within a message: what follows it could not be understood.
+                if self._is_amid_message:
+                    self.close()
+                raise
+
+    def _check_goes_on(self, run: int) -> None:
+        if self._run != run or self._owner != os.getpid():
+            raise RuntimeError(ENDED)
 
     def _send(
         self, run: int, turn: int, epoch: int, number: int, indices: NDArray[np.int64]
     ) -> None:
         worker = min(self._workers, key=lambda worker: worker.task_count)
-        if not self._free:
-            self._slots.append(Slot.make(is_pinned=self._is_pinned))
-            self._free.append(len(self._slots) - 1)
-        slot_number = self._free.pop()
         try:
+            if not self._free:
+                self._slots.append(Slot.make(is_pinned=self._is_pinned))
+                self._free.append(len(self._slots) - 1)
+            slot_number = self._free.pop()
+            self._is_amid_message = True
             worker.send((run, turn, epoch, number), slot_number, self._slots[slot_number], indices)
+            self._is_amid_message = False
         except (BrokenPipeError, ConnectionResetError):
             raise self._death(worker) from None
+        except OSError as error:
+            self._check_goes_on(run)
+            raise self._shortage(error) from error
 
     def _receive(
         self, run: int, ready: dict[int, tuple[int, int, Any]], timeout_s: float | None = None
     ) -> None:
         """Put the answers of this run that are there into `ready`, waiting for the first."""
-        for key, _ in self._selector.select(timeout_s):
+        try:
+            keys = self._selector.select(timeout_s)
+        except (OSError, ValueError):
+            self._check_goes_on(run)  # Another thread has closed it.
+            raise
+        self._check_goes_on(run)
+        for key, _ in keys:
             worker = key.data
             if key.fileobj is not worker.connection and not worker.connection.poll():
                 raise self._death(worker)
+            self._is_amid_message = True
             try:
                 its_run, turn, number, measured, answer = worker.connection.recv()
             except (EOFError, OSError):  # The latter when it ended in the middle of an answer.
+                self._check_goes_on(run)
                 raise self._death(worker) from None
-            byte_count, layout, error = reduction.ForkingPickler.loads(answer)
+            if its_run == STARTED:
+                self._is_amid_message = False
+                self._take_start(worker, answer)
+                continue
             worker.task_count -= 1
-            self._stats.add_watch(*measured)
-            if its_run != run:
-                self._free.append(number)
-            elif error is not None:
-                self._free.append(number)
-                raise _rebuilt(*error)
-            else:
+            byte_count, layout, error = reduction.ForkingPickler.loads(answer)
+            if its_run == run and error is None:
                 ready[turn] = number, byte_count, layout
+            else:
+                self._free.append(number)
+            self._is_amid_message = False
+            self._stats.add_watch(*measured)
+            if its_run == run and error is not None:
+                raise rebuilt(*error)
+
+    def _take_start(self, worker: _Worker, problem: bytes | None) -> None:
+        """A worker says that it has started, or why it could not."""
+        worker.is_started = True
+        if problem is not None:
+            self.close()
+            error = rebuilt(*reduction.ForkingPickler.loads(problem))
+            raise unopened_problem(error, self._method) from error
 
     def _batch(self, number: int, byte_count: int, layout: Any) -> Any:
-        memory = self._slots[number].memory(byte_count)
+        try:
+            memory = self._slots[number].memory(byte_count)
+        except OSError as error:
+            raise self._shortage(error) from error
         free, held, owner = self._free, self._held, self._owner
         kept_count = self._depth + 2
         if len(held) >= _KEPT_COUNT_MAX:
             own = Memory(byte_count, is_pinned=self._is_pinned)
             own.tensor()[:byte_count].copy_(memory.tensor()[:byte_count])
             free.append(number)
-            return _resolve(layout, own.tensor())
+            return resolved(layout, own.tensor())
         held.add(number)
 
         def release() -> None:
@@ -233,161 +326,61 @@ class ProcessEngine:
                 memory.discard()
                 free.appendleft(number)
 
-        return _resolve(layout, memory.tensor(release))
+        return resolved(layout, memory.tensor(release))
 
-    def _death(self, worker: _Worker) -> WorkerDiedError:
-        text = worker.describe_death()
+    def _death(self, worker: _Worker) -> WorkerDiedError | WorkerStartError:
+        error = worker.death(self._method)
         self.close()
-        return WorkerDiedError(text)
+        return error
+
+    def _shortage(self, error: OSError) -> OSError:
+        """The error of memory that batches are to cross in and that cannot be had."""
+        self.close()
+        limit = limit_text(error, "process") or "see the cause"
+        return OSError(error.errno, f"{error.strerror}: no memory for one more batch: {limit}")
 
     def close(self) -> None:
         """End the workers. The next run starts new ones."""
-        if self._owner == os.getpid():
-            self._finalizer()
-            self._selector.close()
-            self._slots.clear()  # Batches that the user holds keep theirs mapped.
-            self._run += 1
-        self._owner = -1
+        with self._locks().start:
+            if self._owner == os.getpid():
+                self._run += 1  # First: a run in another thread wakes up when its workers end.
+                self._finalizer()
+                self._selector.close()
+                self._slots.clear()  # Batches that the user holds keep theirs mapped.
+            self._owner = -1
+            self._is_amid_message = False
 
 
-class _Worker:
-    """One loader worker, as the main process sees it."""
-
-    def __init__(
-        self, context: BaseContext, number: int, filler: Filler, seed: int, others: list[int]
-    ) -> None:
-        self.connection, theirs = context.Pipe()
-        self._status = Slot.make()
-        self._status_memory = self._status.memory(_SAMPLE.size)
-        self._known: set[int] = set()
-        self.task_count = 0
-        # A forked child holds copies of our ends, which would keep its siblings from noticing that
-        # we are gone.
-        inherited = [self.connection.fileno(), *others]
-        if context.get_start_method() != "fork":
-            inherited = []
-        self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]
-            target=_work,
-            args=(theirs, filler, seed, inherited),
-            name=f"loader-worker-{number}",
-            daemon=True,
-        )
-        self.process.start()
-        theirs.close()
-        reduction.send_handle(self.connection, self._status.descriptor, self.process.pid)
-
-    def send(
-        self,
-        task: tuple[int, int, int, int],
-        slot_number: int,
-        slot: Slot,
-        indices: NDArray[np.int64],
-    ) -> None:
-        """Have it fill a slot; a task is run, turn, epoch and number of a batch."""
-        is_new = slot_number not in self._known
-        self._known.add(slot_number)
-        self.task_count += 1
-        # The indices go through the slot: a message that fits into the pipe for sure never waits
-        # for a worker that waits for its own answer to be read.
-        os.pwrite(slot.descriptor, indices.tobytes(), 0)
-        self.connection.send_bytes(_TASK.pack(*task, slot_number, len(indices), is_new))
-        if is_new:
-            reduction.send_handle(self.connection, slot.descriptor, self.process.pid)
-
-    def describe_death(self) -> str:
-        """What is known of how it ended."""
-        self.process.join(_STOP_S)
-        status = self.process.exitcode
-        if status is not None and status < 0:
-            how = f"was killed by {signal.Signals(-status).name}"
-        else:
-            how = f"left with status {status}"
-        index = _SAMPLE.unpack_from(self._status_memory.window())[0]
-        where = "" if index == _NO_SAMPLE else f" while it loaded sample {index}"
-        return (
-            f"loader worker {self.process.pid} {how}{where}. Was it out of memory (fewer workers, "
-            "smaller batches), or did native code crash? Load it in this process to see: "
-            "make_loader(..., workers=0)"
-        )
-
-    def stop(self) -> None:
-        """End it, whatever it is doing."""
-        self.connection.close()
-        self.process.kill()
-        self.process.join(_STOP_S)
+_SETTINGS = (
+    "_filler",
+    "_worker_count",
+    "_depth",
+    "_stats",
+    "_seed",
+    "_start_method",
+    "_is_pinned",
+)
 
 
-def _stop(workers: list[_Worker], owner: int) -> None:
-    if os.getpid() == owner:
-        for worker in workers:
-            worker.stop()
+class _Locks:
+    """Locks of an engine in one process.
+
+    Attributes:
+        owner: The process.
+        turn: For a step of a run, which may wait for a batch.
+        start: For starting and closing, which wait for nobody. It is taken after `turn`, if both.
+    """
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self.turn = threading.RLock()
+        self.start = threading.RLock()
 
 
-class _SharedWatch(Watch):
-    """A watch whose sample the main process can see, even when this one is gone."""
-
-    def __init__(self, status: Any) -> None:
-        super().__init__()
-        self._status = status
-
-    def sample(self, index: int) -> None:
-        """The sample at `index` is worked on from now on."""
-        _SAMPLE.pack_into(self._status, 0, index)
-
-
-def _work(connection: Connection, filler: Filler, seed: int, inherited: list[int]) -> None:
-    """What a loader worker runs."""
-    for descriptor in inherited:
-        os.close(descriptor)
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # A Ctrl-C reaches the main process, which decides.
-    _use_one_thread()
-    parent = os.getppid()
-    try:
-        status = Slot(reduction.recv_handle(connection)).memory(_SAMPLE.size).window()
-    except (EOFError, OSError):
-        return
-    slots: dict[int, Slot] = {}
-
-    filler.enter_worker()
-    _SAMPLE.pack_into(status, 0, _NO_SAMPLE)
-    while True:
-        try:
-            while not connection.poll(_PARENT_CHECK_S):
-                if os.getppid() != parent:
-                    return
-            message = connection.recv_bytes()
-            run, turn, epoch, number, slot_number, index_count, is_new = _TASK.unpack(message)
-            if is_new:
-                slots[slot_number] = Slot(reduction.recv_handle(connection))
-        except (EOFError, OSError):
-            return
-        slot = slots[slot_number]
-        indices = np.frombuffer(os.pread(slot.descriptor, index_count * 8, 0), np.int64)
-        _seed(seed, epoch, number)
-        watch = _SharedWatch(status)
-        answer = _answer(filler, indices, epoch, slot, watch)
-        measured = (watch.stages, watch.storage_batch_count)
-        # Before the answer: who has it may ask what this worker died of.
-        _SAMPLE.pack_into(status, 0, _NO_SAMPLE)
-        try:
-            connection.send((run, turn, slot_number, measured, answer))
-        except (BrokenPipeError, ConnectionResetError):
-            return
-
-
-def _answer(
-    filler: Filler, indices: NDArray[np.int64], epoch: int, slot: Slot, watch: Watch
-) -> bytes:
-    """Fill a slot; (its bytes in use, what is where in it, the error if there was one), pickled."""
-    writer = SlotWriter(slot)
-    try:
-        layout = _described(filler.fill(indices, epoch, writer.take, watch), writer)
-        # Here, as what a user put into a batch may be nothing that can be sent.
-        return bytes(reduction.ForkingPickler.dumps((writer.byte_count, layout, None)))
-    except Exception as error:  # The edge of the process: handed on whole.
-        return bytes(reduction.ForkingPickler.dumps((0, None, _crossing(error))))
+def _given(filler: Filler) -> dict[str, Any]:
+    """What a filler was made of, by the names that `make_loader` has for it."""
+    names = {"_collate": "collate_fn"}
+    return {names.get(name, name.lstrip("_")): part for name, part in vars(filler).items()}
 
 
 @contextmanager
@@ -405,87 +398,3 @@ def _without_threads_of_opencv() -> Iterator[None]:
         yield
     finally:
         cv2.setNumThreads(count)
-
-
-def _use_one_thread() -> None:
-    """The cores are shared out between processes already."""
-    import cv2
-
-    torch.set_num_threads(1)
-    cv2.setNumThreads(1)
-
-
-def _seed(seed: int, epoch: int, number: int) -> None:
-    """Give the global random numbers a state of their own for each batch, whoever fills it.
-
-    Which worker that is depends on who is free first, and must not show in the samples.
-    """
-    state = np.random.SeedSequence([seed, epoch, number]).generate_state(4)
-    random.seed(int(state[0]))
-    np.random.seed(state[1:3])
-    torch.default_generator.manual_seed(int(state[3]))  # Of the CPU alone: 5 times as quick.
-
-
-def _described(value: Any, writer: SlotWriter) -> Any:
-    """A batch with its tensors and arrays replaced by their places in the slot."""
-    if type(value) is torch.Tensor and value.layout is torch.strided:
-        if value.device.type != "cpu":
-            raise ValueError(
-                f"a sample holds a tensor on {value.device}; loader workers hand out CPU tensors. "
-                "Move batches in the training loop: DevicePrefetcher(loader, device)"
-            )
-        return writer.place(value)
-    if type(value) is np.ndarray and _has_tensor_type(value.dtype):
-        return writer.place(value)
-    return _mapped(value, lambda part: _described(part, writer))
-
-
-def _has_tensor_type(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind in "biuf" and dtype.itemsize <= 8 and dtype.isnative
-
-
-def _resolve(layout: Any, data: torch.Tensor) -> Any:
-    """The batch again, over the bytes of its slot."""
-    if isinstance(layout, Place):
-        return tensor_at(data, layout)
-    return _mapped(layout, lambda part: _resolve(part, data))
-
-
-def _mapped(value: Any, function: Any) -> Any:
-    """A dict, list or tuple with a function applied to its parts; anything else as it is."""
-    if type(value) is dict:
-        return {name: function(part) for name, part in value.items()}
-    if type(value) is list:
-        return [function(part) for part in value]
-    if isinstance(value, tuple):
-        parts = [function(part) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    return value
-
-
-def _crossing(error: Exception) -> tuple[Exception, Exception | None, str]:
-    """An exception, its cause and its traceback, in a form that can be sent."""
-    text = "".join(traceback.format_exception(error))
-    cause = error.__cause__ if isinstance(error.__cause__, Exception) else None
-    return _sendable(error), None if cause is None else _sendable(cause), text
-
-
-def _sendable(error: Exception) -> Exception:
-    try:
-        copy = reduction.ForkingPickler.loads(reduction.ForkingPickler.dumps(error))
-        if isinstance(copy, Exception):
-            return error
-    except Exception:
-        pass
-    return RuntimeError(f"{type(error).__name__}: {error}")
-
-
-def _rebuilt(error: Exception, cause: Exception | None, text: str) -> Exception:
-    """The exception as it was raised, with its cause, and the traceback of the worker behind."""
-    remote = RemoteError(text)
-    if cause is None:
-        error.__cause__ = remote
-    else:
-        cause.__cause__ = remote
-        error.__cause__ = cause
-    return error

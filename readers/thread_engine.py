@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from readers.buffers import BufferPool
 from readers.stats import LoaderStats, Watch
+from readers.worker_start import WorkerStartError, limit_text
 
 ENDED = (
     "this iteration is over: its loader was closed or begun anew, or this is a forked child. "
@@ -37,6 +39,9 @@ class GroupFiller(Protocol):
 
 class ThreadEngine:
     """Threads that make batches ahead of the loop that takes them.
+
+    They are started by its first run: all of them, or none. It may be pickled and copied at any
+    time: the copy has the same settings, and starts threads of its own.
 
     Args:
         filler: Makes the batches.
@@ -63,20 +68,36 @@ class ThreadEngine:
         self._stats = stats or LoaderStats("thread", thread_count)
         self._group_count = group_count
         self._is_pinned = is_pinned
+        self._forget()
+
+    def _forget(self) -> None:
+        """Be as one that has not been started."""
         self._pools: dict[int, BufferPool] = {}
         self._executor: ThreadPoolExecutor | None = None
-        self._owner = -1
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Settings alone: threads, and their buffers, neither travel nor need to."""
+        return {name: self.__dict__[name] for name in _SETTINGS}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget()
 
     def _started(self) -> ThreadPoolExecutor:
-        """The threads: started once, and once more in a forked child, which has none."""
-        if self._executor is None or self._owner != os.getpid():
-            self._owner = os.getpid()
-            self._pools = {}
-            torch.get_num_threads()  # Fixes this thread's own number before theirs is set.
-            self._executor = ThreadPoolExecutor(
-                self._thread_count, "loader", initializer=_use_one_thread
-            )
-        return self._executor
+        """The threads: started once, and once more in a forked child, which has none.
+
+        Raises:
+            WorkerStartError: One of them could not be started; none is left.
+        """
+        if self._owner != os.getpid():
+            self._forget()  # A forked child may have copied a lock that was taken.
+        with self._lock:
+            if self._executor is None:
+                torch.get_num_threads()  # Fixes this thread's own number before theirs is set.
+                self._executor = _started_threads(self._thread_count)
+            return self._executor
 
     def batches(
         self, parts: Iterable[NDArray[np.int64]], epoch: int, numbers: Iterator[int] | None = None
@@ -89,9 +110,11 @@ class ThreadEngine:
             numbers: Of the batches; not used, as threads share the random numbers of the process.
 
         Raises:
+            WorkerStartError: The threads could not be started. None is left, and the next run tries
+                anew.
             Exception: What the filler raised, as soon as it is known.
         """
-        executor = self._started()
+        executor, owner = self._started(), os.getpid()
         waiting = iter(parts)
         running: deque[Future[tuple[list[Any], Watch]]] = deque()
         try:
@@ -117,7 +140,7 @@ class ThreadEngine:
                     yield batches.pop()
         finally:
             # A forked child has no thread to give way, and may have got a lock in its locked state.
-            if self._owner == os.getpid():
+            if owner == os.getpid():
                 for future in running:
                     future.cancel()
 
@@ -144,10 +167,41 @@ class ThreadEngine:
 
     def close(self) -> None:
         """End the threads. The next run starts new ones."""
-        if self._executor is not None and self._owner == os.getpid():
-            self._executor.shutdown(wait=False, cancel_futures=True)
-        self._executor = None
-        self._pools = {}
+        if self._owner != os.getpid():
+            self._forget()
+        with self._lock:
+            if self._executor is not None:
+                self._executor.shutdown(wait=False, cancel_futures=True)
+            self._executor = None
+            self._pools = {}
+
+
+_SETTINGS = ("_filler", "_thread_count", "_depth", "_stats", "_group_count", "_is_pinned")
+
+
+def _started_threads(count: int) -> ThreadPoolExecutor:
+    """An executor all of whose threads are there.
+
+    By itself it starts them as it needs them, and might find in mid-run that it cannot.
+    """
+    executor = ThreadPoolExecutor(count, "loader", initializer=_use_one_thread)
+    go_on, started_count = threading.Event(), 0
+    try:
+        while started_count < count:
+            executor.submit(go_on.wait)
+            started_count += 1
+    except BaseException as error:
+        executor.shutdown(wait=False, cancel_futures=True)
+        limit = limit_text(error, "thread") if isinstance(error, Exception) else None
+        if limit is None:
+            raise
+        raise WorkerStartError(
+            f"loader thread {started_count + 1} of {count} could not be started: {error}. "
+            f"Cause: {limit}"
+        ) from error
+    finally:
+        go_on.set()
+    return executor
 
 
 class DirectEngine:
