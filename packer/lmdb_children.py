@@ -24,7 +24,9 @@ from types import TracebackType
 
 from readers.store.reader import StoreReader
 
-_START = "import sys; sys.path[:] = {path!r}; from readers.store.lookups import main; main()"
+_START = (
+    "import sys; sys.path[:] = {path!r}; from readers.store.lookups import main; main({parent})"
+)
 """As a build worker's (`packer.engines.local`): modules are found where the parent found them."""
 
 _LEAST_S = 60.0
@@ -93,7 +95,7 @@ class _Child:
 
     def __init__(self, path: Path) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _START.format(path=sys.path), path],
+            [sys.executable, "-c", _START.format(path=sys.path, parent=os.getpid()), path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -24,7 +24,9 @@ _SAID_LINES, _SAID_BYTES_MAX = 5, 2**12
 _STOP_S = 1.0
 """How long killed workers may take to go. One that waits for a dead file server goes later."""
 
-_START = "import sys; sys.path[:] = {path!r}; from packer.engines.worker import main; main()"
+_START = (
+    "import sys; sys.path[:] = {path!r}; from packer.engines.worker import main; main({parent})"
+)
 """A build worker finds modules where its driver does. `python -m` would look in the current folder
 first, where somebody else's `readers` or `queue.py` may lie."""
 
@@ -242,7 +244,7 @@ class _Worker:
                 [
                     sys.executable,
                     "-c",
-                    _START.format(path=sys.path),
+                    _START.format(path=sys.path, parent=os.getpid()),
                     workspace.folder,
                     str(positions),
                     str(self._place),

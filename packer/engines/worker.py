@@ -6,7 +6,7 @@ on stdin: {"scratch": folder, "number": ..., "lost": {position: why it is a reje
 stdout: {"done": items of this shard so far}, then {"finished": number} or {"failed": number,
 "kind": ..., "message": ...}.
 A process of its own rather than a fork: the caller may hold threads, torch or CUDA, and its main
-module need not be safe to import twice. It ends with its stdin, and so with whoever started it.
+module need not be safe to import twice. It ends with its stdin, and with whoever started it.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from packer.errors import RejectedItemError
 from packer.sizes import picture_bytes_max
 from packer.task import build_shard
 from packer.workspace import Workspace
+from readers.store.child_process import end_with_parent
 
 _PROGRESS_S = 0.1
 NO_SPACE = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
@@ -41,8 +42,10 @@ LOG_BYTES_MAX = 2**18
 _OOM_SCORE = b"300"
 
 
-def main() -> None:
-    """Work until stdin ends."""
+def main(parent: int) -> None:
+    """Work until stdin or the parent process ends."""
+    # The thread that started it waits until all shards are made, and may ask the kernel therefore.
+    end_with_parent(parent, by_kernel=True)
     workspace = Workspace(Path(sys.argv[1]))
     positions, place = int(sys.argv[2]), int(sys.argv[3])
     # A signal for the whole group reaches the driver too, which decides.

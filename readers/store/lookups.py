@@ -12,6 +12,7 @@ import os
 import resource
 import sys
 
+from readers.store.child_process import end_with_parent
 from readers.store.errors import StoreError
 from readers.store.reader import StoreReader, open_store
 from readers.store.shard import check_against_lmdb
@@ -21,8 +22,11 @@ _MEMORY_PER_SAMPLE_BYTES = 512
 """Memory that it may take, beside the files that it maps: it keeps all keys of one shard."""
 
 
-def main() -> None:
-    """What a child runs."""
+def main(parent: int) -> None:
+    """What a child runs, until stdin or the parent process ends."""
+    # Not by the kernel: the thread that starts it may end before another that goes on asking it.
+    # LMDB lets go of the interpreter lock, so that this ends even a look-up that goes in circles.
+    end_with_parent(parent, by_kernel=False)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     store = open_store(sys.argv[1], checks_files=False)
     most = max(info.sample_count for info in store.manifest.shards)
