@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
@@ -220,6 +221,13 @@ class Loader(DataLoader[Any]):
             f"{facts['bytes_per_s'] / 1e9:.2f} GB/s, {facts['queue_depth']:.1f} batches ready; "
             f"{facts['verdict']}"
         )
+
+    def __copy__(self) -> Loader:
+        """A loader of its own, at the same place, over the same dataset."""
+        shared: list[Any] = [self.dataset]
+        if isinstance(self._batches, GivenBatches):
+            shared += [self.sampler, self.batch_sampler]  # The user's, who may change them.
+        return copy.deepcopy(self, {id(one): one for one in shared})
 
     def close(self) -> None:
         """End threads and processes. Batches stay valid; the next iteration starts new ones."""

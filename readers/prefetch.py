@@ -105,6 +105,10 @@ class DevicePrefetcher:
                 "torch.version.cuda say, or use device='cpu'."
             )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Settings and place: a stream of a device is of one process."""
+        return {**self.__dict__, "_stream": None}
+
     def __len__(self) -> int:
         """Batches of an epoch, as the loader says."""
         if not isinstance(self.loader, Sized):
