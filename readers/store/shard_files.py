@@ -33,8 +33,8 @@ def check_shard_files(folder: Path, shards: Sequence[ShardInfo]) -> None:
             problems.append((info.file, problem))
     if not problems:
         return
-    named = ", ".join(f"{file} ({problem})" for file, problem in problems[:_NAMED_MAX])
-    more = f" and {len(problems) - _NAMED_MAX:,} more" if len(problems) > _NAMED_MAX else ""
+    named = "; ".join(f"{folder / file}: {problem}" for file, problem in problems[:_NAMED_MAX])
+    more = f"; and {len(problems) - _NAMED_MAX:,} more" if len(problems) > _NAMED_MAX else ""
     error = ShardError(
         f"{folder}: {len(problems):,} of {len(shards):,} shards are not there as the manifest "
         f"says: {named}{more}. Is the store still being copied? Wait for the end or copy it again, "
@@ -57,5 +57,5 @@ def _problem(path: Path, info: ShardInfo) -> str | None:
     if not stat.S_ISREG(found.st_mode):
         return "not a regular file"
     if found.st_size != info.bytes:
-        return f"{found.st_size:,} bytes, expected {info.bytes:,}"
+        return f"{found.st_size} bytes, expected {info.bytes}"
     return None

@@ -364,7 +364,9 @@ def test_a_store_of_rejects_alone_is_not_published(tmp_path):
     (tmp_path / "raw").mkdir()
     for name in ("1.png", "2.png"):
         (tmp_path / "raw" / name).write_bytes(b"")
-    with pytest.raises(TooManyRejectsError, match=r"2 of 2 raw items.*\n.*1\.png.*\n.*2\.png"):
+    with pytest.raises(
+        TooManyRejectsError, match=r"all 2 raw items were rejected.*\n.*1\.png.*\n.*2\.png"
+    ):
         build(tmp_path / "raw", tmp_path / "out.lmdb", rejects_max="100%", worker_count=1)
     with pytest.raises(StoreIncompleteError):
         read_manifest(tmp_path / "out.lmdb")

@@ -40,7 +40,10 @@ try:
     count = report.sample_count
 except BuildError as error:
     found, count = {"": str(error)}, 0
-peak = max(resource.getrusage(who).ru_maxrss for who in (0, -1)) // 1024
+# Not its own ru_maxrss, which begins with that of the process that started it.
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+workers = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+peak = max(int(status["VmHWM"].split()[0]), workers) // 1024
 print(json.dumps([peak, count, found]))
 """
 """A build in a process of its own, with one build worker: the MiB that either took at most, how
