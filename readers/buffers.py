@@ -20,6 +20,21 @@ import torch
 
 _HUGE_PAGE_BYTES = 2**21
 
+SMALL_BYTES = 2**14
+"""A tensor below this has ordinary memory of its own: NOTE [ a small tensor keeps no batch ] in
+filling.py. Copying it takes no longer than to set up a view that can be let go of by itself."""
+
+
+_POOLED_BYTES_LEAST = 2**16
+"""Below this, fresh memory costs less than the object that tells when a buffer is free."""
+
+_POOL_COUNT_MAX = 8
+
+
+def take_plain(byte_count: int) -> torch.Tensor:
+    """Uninitialised ordinary memory, uint8: not shared, not pinned, not used again by us."""
+    return torch.empty(byte_count, dtype=torch.uint8)
+
 
 class Memory:
     """Some pages of this process, for reading and writing, until nothing refers to them.
@@ -44,6 +59,7 @@ class Memory:
                 self._map.madvise(mmap.MADV_HUGEPAGE)
         else:
             self._map = mmap.mmap(descriptor, self.byte_count)
+        self._is_pinned = is_pinned
         self._type = ctypes.c_ubyte * self.byte_count
         self.address = ctypes.addressof(self.window())
         if is_pinned:
@@ -53,9 +69,19 @@ class Memory:
         """A new object over all of the memory, which it keeps alive."""
         return self._type.from_buffer(self._map)
 
-    def discard(self) -> None:
-        """Give the pages of shared memory back to the system; they read as zeros from now on."""
-        self._map.madvise(mmap.MADV_REMOVE)
+    def discard(self, start: int = 0, stop: int | None = None) -> None:
+        """Give pages of shared memory back to the system; they read as zeros from now on.
+
+        Pinned ones stay: the GPU would go on reading those that were there before.
+
+        Args:
+            start: First byte; pages that lie wholly from there on are given back.
+            stop: Behind the last. None: all.
+        """
+        first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
+        end = self.byte_count if stop is None else stop // mmap.PAGESIZE * mmap.PAGESIZE
+        if first < end and not self._is_pinned:
+            self._map.madvise(mmap.MADV_REMOVE, first, end - first)
 
     def tensor(self, on_release: Callable[[], None] | None = None) -> torch.Tensor:
         """All of the memory as a uint8 tensor.
@@ -123,3 +149,26 @@ class BufferPool:
     def _give_back(self, memory: Memory) -> None:
         if len(self._free) < self._kept_count and os.getpid() == self._owner:
             self._free.append(memory)
+
+
+def take_pooled(
+    pools: dict[int, BufferPool], byte_count: int, *, kept_count: int, is_pinned: bool | None
+) -> torch.Tensor:
+    """A buffer out of the pool of its size, uint8, uninitialised; a small one is ordinary memory.
+
+    Args:
+        pools: By size. The one that is missing is made.
+        byte_count: Of the buffer.
+        kept_count: Free buffers that a new pool keeps.
+        is_pinned: Whether those of a new pool are pinned. None: when CUDA is there.
+    """
+    if byte_count < _POOLED_BYTES_LEAST:
+        return take_plain(byte_count)
+    pool = pools.get(byte_count)
+    if pool is None:
+        pool = BufferPool(byte_count, kept_count=kept_count, is_pinned=is_pinned)
+        # Sizes that differ from batch to batch must not pile up pools that nobody asks again.
+        if len(pools) >= _POOL_COUNT_MAX:
+            pools.pop(next(iter(pools)), None)
+        pools[byte_count] = pool
+    return pool.take()

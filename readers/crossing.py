@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from readers.slots import Place, SlotWriter, tensor_at
+from readers.slots import Place, SlotReader, SlotWriter
 
 
 class RemoteError(Exception):
@@ -38,11 +38,11 @@ def _has_tensor_type(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "biuf" and dtype.itemsize <= 8 and dtype.isnative
 
 
-def resolved(layout: Any, data: torch.Tensor) -> Any:
-    """The batch again, over the bytes of its slot."""
+def resolved(layout: Any, reader: SlotReader) -> Any:
+    """The batch again, out of its slot."""
     if isinstance(layout, Place):
-        return tensor_at(data, layout)
-    return _mapped(layout, lambda part: resolved(part, data))
+        return reader.at(layout)
+    return _mapped(layout, lambda part: resolved(part, reader))
 
 
 def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:

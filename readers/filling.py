@@ -6,14 +6,16 @@ go from the mapped store to their place in the batch, written once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, get_worker_info
 
+from readers.buffers import SMALL_BYTES, BufferPool, take_plain, take_pooled
 from readers.collate import collate
 from readers.draws import INDEX_BITS, split_draws
 from readers.followers import Followers
@@ -37,24 +39,7 @@ if TYPE_CHECKING:
 Take = Callable[[int], torch.Tensor]
 """Gives so many uninitialised bytes, as a uint8 tensor."""
 
-_ALIGNMENT_BYTES = 64
 _JPEG_START = b"\xff\xd8\xff"
-
-
-def take_fresh(byte_count: int) -> torch.Tensor:
-    """New memory: shared memory in a DataLoader's worker."""
-    return empty_batch((byte_count,))
-
-
-def _take_many(take: Take, sizes: list[int]) -> list[torch.Tensor]:
-    """Several pieces of memory out of one call, each aligned: one buffer for all."""
-    rooms = [-(-size // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES for size in sizes]
-    memory = take(sum(rooms))
-    pieces, start = [], 0
-    for size, room in zip(sizes, rooms, strict=True):
-        pieces.append(memory[start : start + size])
-        start += room
-    return pieces
 
 
 class ImageOps:
@@ -97,12 +82,13 @@ class BatchReader:
         self._ragged = [field.name for field in rest if not field.is_fixed] + extra
         self._ragged += [field.name for field in self._masks]
         self._readers: tuple[SampleReader, RecordReader | None] | None = None
+        self._pools: dict[int, BufferPool] = {}
 
     def read(
         self,
         indices: NDArray[np.int64],
         epoch: int = 0,
-        take: Take = take_fresh,
+        take: Take | None = None,
         watch: Watch | None = None,
         draws: NDArray[np.int64] | None = None,
     ) -> GatheredSamples:
@@ -111,47 +97,59 @@ class BatchReader:
         Args:
             indices: Of the samples.
             epoch: On which the chances of operations depend, as they do on the sample.
-            take: Gives memory for the batch.
+            take: Gives memory for what is large in the batch. None: memory that is used again when
+                the batch is gone; in a DataLoader's worker, shared memory.
             watch: Told where time goes.
             draws: On which they depend as well, if there are any; see `readers.draws`.
 
         Raises:
             ShardError: A shard or record is missing or damaged.
         """
-        watch = watch or Watch()
+        take = take or self._take
+        (samples,) = self.read_parts(indices, [len(indices)], epoch, take, watch or Watch(), draws)
+        return samples
+
+    def _take(self, byte_count: int) -> torch.Tensor:
+        if get_worker_info() is not None:
+            return empty_batch((byte_count,))
+        return take_pooled(self._pools, byte_count, kept_count=2, is_pinned=False)
+
+    def read_parts(
+        self,
+        indices: NDArray[np.int64],
+        counts: list[int],
+        epoch: int,
+        take: Take,
+        watch: Watch,
+        draws: NDArray[np.int64] | None,
+    ) -> list[GatheredSamples]:
+        """Several batches, read together. Of so many samples each; else as `read`.
+
+        NOTE [ a small tensor keeps no batch ]: labels are kept for a whole epoch, boxes are saved
+        to a file. Over memory that they share with images they would keep it, and be saved with it.
+        So each field of each batch has storage of its own: of a large field a part of the piece
+        from `take` that it lies in, which ends where it ends; of a small one ordinary memory.
+        """
         watch.start()
         view, store = self._view, self._view.store
+        ends = np.cumsum(counts, dtype=np.int64).tolist()
         positions = view.selection.positions(indices)
         located = store.located(positions)
         starts, lengths = located.spans()
         if page_in(store.range, starts, lengths):
             watch.storage_batch_count += 1
-        count = len(positions)
-        sizes = [count * np.dtype(field.dtype).itemsize for field in self._scalars]
-        sizes += [count * field_bytes(field) for field in self._fixed]
-        if self._ops is not None:
-            sizes.append(count * int(np.prod(self._ops.plan.shape)) * self._ops.plan.dtype.itemsize)
-            pixel_count = count * int(np.prod(self._ops.plan.size))
-            sizes += [pixel_count * np.dtype(field.dtype).itemsize for field in self._masks]
-        pieces = iter(_take_many(take, sizes))
         batch: dict[str, Any] = dict.fromkeys(view.fields)
         for field in self._scalars:
-            batch[field.name] = self._column(located, field, next(pieces))
+            batch[field.name] = self._column(located, field)
         for field in self._fixed:
-            batch[field.name] = self._rows(store, field, starts, next(pieces))
+            is_small = field_bytes(field) * max(counts) < SMALL_BYTES
+            batch[field.name] = self._rows(store, field, starts, take_plain if is_small else take)
         watch.lap("read")
         params = None
         if self._ops is not None:
             params = self._drawn(self._ops, located, positions, epoch, draws)
             batch[self._ops.field] = self._worked(
-                self._ops,
-                store,
-                indices,
-                positions,
-                (starts, lengths),
-                params,
-                next(pieces),
-                watch,
+                self._ops, store, indices, positions, (starts, lengths), params, take, watch
             )
         if self._ragged:
             samples = self._ragged_samples(indices, positions, watch)
@@ -161,34 +159,35 @@ class BatchReader:
         if self._followers is not None and params is not None:
             self._followers.move(batch, params)
             for field in self._masks:
-                batch[field.name] = self._moved_masks(
-                    field, batch[field.name], params, next(pieces)
-                )
+                batch[field.name] = self._moved_masks(field, batch[field.name], params, take)
             for name in self._followers.extra:
                 del batch[name]
             watch.lap("transform")
-        return GatheredSamples(
-            batch,
-            view.result_names,
-            count,
-            as_tuples=view.returns is not None,
-            as_numpy=view.image_as == "numpy",
-        )
+        bounds = list(zip([0, *ends[:-1]], ends, strict=True))
+        parts = {name: _cut(values, bounds) for name, values in batch.items()}
+        return [
+            GatheredSamples(
+                {name: values[turn] for name, values in parts.items()},
+                view.result_names,
+                count,
+                as_tuples=view.returns is not None,
+                as_numpy=view.image_as == "numpy",
+            )
+            for turn, count in enumerate(counts)
+        ]
 
     @staticmethod
-    def _column(located: Located, field: Field, out: torch.Tensor) -> Any:
+    def _column(located: Located, field: Field) -> Any:
         """A scalar field of many samples: a tensor, or a list of names."""
-        values = out.view(getattr(torch, field.dtype or ""))
-        values.numpy()[:] = located.column(field.name)
+        values = located.column(field.name)
         if field.kind == "scalar" and field.names is not None:
             return [field.names[value] for value in values.tolist()]
-        return values
+        return torch.from_numpy(values)
 
-    def _rows(
-        self, store: StoreReader, field: Field, starts: NDArray[np.int64], out: torch.Tensor
-    ) -> Any:
+    def _rows(self, store: StoreReader, field: Field, starts: NDArray[np.int64], take: Take) -> Any:
         """A field of fixed size of many samples, gathered: (sample, ...)."""
         byte_count = field_bytes(field)
+        out = take(len(starts) * byte_count)
         rows = out.view(len(starts), byte_count)
         gather(self._view.data, starts + store.layout.fixed_offsets[field.name], byte_count, rows)
         shape = (len(starts), *(side or 0 for side in field.shape))
@@ -244,13 +243,13 @@ class BatchReader:
         return ops.plan.draw(heights, widths, ops.seed, epoch, drawn)
 
     def _moved_masks(
-        self, field: Field, masks: list[Any], params: Params, out: torch.Tensor
+        self, field: Field, masks: list[Any], params: Params, take: Take
     ) -> torch.Tensor:
         """Masks where their images went, (sample, height, width)."""
         assert self._ops is not None
         assert self._followers is not None
-        shape = (len(masks), *self._ops.plan.size)
-        batch = out.view(getattr(torch, field.dtype or "")).view(shape)
+        dtype = getattr(torch, field.dtype or "")
+        batch = _taken((len(masks), *self._ops.plan.size), dtype, take)
         for row, (ids, place) in enumerate(zip(masks, batch.numpy(), strict=True)):
             self._followers.mask(ids, params, row, field, place)
         return batch
@@ -263,18 +262,19 @@ class BatchReader:
         positions: NDArray[np.int64],
         spans: tuple[NDArray[np.int64], NDArray[np.int64]],
         params: Params,
-        out: torch.Tensor,
+        take: Take,
         watch: Watch,
     ) -> Any:
         """The images after operations, each written once into its place."""
         plan, image = ops.plan, self._image
         assert image is not None
-        batch = out.view(getattr(torch, plan.dtype.name)).view(len(positions), *plan.shape).numpy()
+        images = _taken((len(positions), *plan.shape), getattr(torch, plan.dtype.name), take)
+        batch = images.numpy()
         if self._has_known_places(store, image):
             self._work_on_mapped(store, image, indices, spans, params, batch, watch)
         else:
             self._work_on_records(store, image, indices, positions, params, batch, watch)
-        return self._images(torch.from_numpy(batch))
+        return self._images(images)
 
     @staticmethod
     def _has_known_places(store: StoreReader, image: Field) -> bool:
@@ -370,6 +370,25 @@ class BatchReader:
         return windows.decode(bytes(data), size, tuple(params.windows[row].tolist()))
 
 
+def _taken(shape: tuple[int, ...], dtype: torch.dtype, take: Take) -> torch.Tensor:
+    """Uninitialised memory for a field of many samples."""
+    return take(math.prod(shape) * dtype.itemsize).view(dtype).view(shape)
+
+
+def _cut(values: Any, bounds: list[tuple[int, int]]) -> list[Any]:
+    """Parts of a field: NOTE [ a small tensor keeps no batch ]."""
+    if len(bounds) == 1:
+        return [values]
+    if not isinstance(values, torch.Tensor):
+        return [values[start:end] for start, end in bounds]
+    # Slices of the tensor would have all of its storage.
+    array = values.numpy()
+    parts = [array[start:end] for start, end in bounds]
+    if max(part.nbytes for part in parts) < SMALL_BYTES:
+        parts = [part.copy(order="K") for part in parts]
+    return [torch.from_numpy(part) for part in parts]
+
+
 class StoreFiller:
     """Batches of a store, for the engines.
 
@@ -417,11 +436,9 @@ class StoreFiller:
         if len(parts) == 1:
             return [self.fill(parts[0], epoch, take, watch)]
         indices, draws = split_draws(np.concatenate(parts))
-        samples = self._opened().read(indices, epoch, take, watch, draws)
-        batches, start = [], 0
-        for part in parts:
-            batches.append(collate(samples.part(start, start + len(part))))
-            start += len(part)
+        counts = [len(part) for part in parts]
+        read = self._opened().read_parts(indices, counts, epoch, take, watch, draws)
+        batches = [collate(samples) for samples in read]
         watch.lap("collate")
         return batches
 

@@ -7,7 +7,7 @@
 Pixels never cross: both sides map the slot. A slot is free again when the last tensor over it is
 gone (NOTE [ a kept batch is never overwritten ] in buffers.py), so a user who keeps batches makes
 the ring longer. A slot takes a descriptor in each process, so the ring has an end: batches beyond
-it are copied into memory of the main process alone.
+it are copied into memory of the main process alone, as small tensors always are.
 
 The other side is `readers.loader_worker`.
 """
@@ -29,11 +29,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.buffers import Memory
 from readers.crossing import RemoteError as RemoteError
 from readers.crossing import rebuilt, resolved
 from readers.loader_worker import STARTED, UNGUARDED_STATUS, Filler, Origin, Sealed
-from readers.slots import Slot
+from readers.slots import Slot, SlotReader, Window, discard_unused
 from readers.stats import LoaderStats
 from readers.thread_engine import ENDED
 from readers.worker_handle import WorkerDiedError as WorkerDiedError
@@ -133,7 +132,8 @@ class ProcessEngine:
             self._owner = os.getpid()
             self._slots: list[Slot] = []
             self._free: deque[int] = deque()
-            self._held: set[int] = set()
+            # Large tensors that are left of each batch that the user holds.
+            self._held: dict[int, list[Window]] = {}
             self._workers = []
             self._selector = selectors.DefaultSelector()
             end = threading.Event()
@@ -245,6 +245,7 @@ class ProcessEngine:
         worker = min(self._workers, key=lambda worker: worker.task_count)
         try:
             if not self._free:
+                self._discard_unused()
                 self._slots.append(Slot.make(is_pinned=self._is_pinned))
                 self._free.append(len(self._slots) - 1)
             slot_number = self._free.pop()
@@ -307,26 +308,32 @@ class ProcessEngine:
             raise self._shortage(error) from error
         free, held, owner = self._free, self._held, self._owner
         kept_count = self._depth + 2
-        if len(held) >= _KEPT_COUNT_MAX:
-            own = Memory(byte_count, is_pinned=self._is_pinned)
-            own.tensor()[:byte_count].copy_(memory.tensor()[:byte_count])
-            free.append(number)
-            return resolved(layout, own.tensor())
-        held.add(number)
+        is_full = len(held) >= _KEPT_COUNT_MAX
+        if is_full:
+            self._discard_unused()
 
         def release() -> None:
             # Slots beyond what a run needs (the user kept batches) give their pages back, and are
-            # the last to be used again. Methods of deque and set are atomic: see BufferPool.
+            # the last to be used again. Methods of deque and dict are atomic: see BufferPool.
             if os.getpid() != owner:
                 return  # A forked child's copy is gone: the parent's may be in use.
-            held.discard(number)
+            held.pop(number, None)
             if len(free) < kept_count:
                 free.append(number)
             else:
                 memory.discard()
                 free.appendleft(number)
 
-        return resolved(layout, memory.tensor(release))
+        reader = SlotReader(memory, release, is_pinned=self._is_pinned, copies=is_full)
+        held[number] = reader.windows
+        return resolved(layout, reader)
+
+    def _discard_unused(self) -> None:
+        """Give back what the user let go of in batches that he holds in part, masks for example."""
+        for number, slot in enumerate(self._slots):
+            windows = self._held.get(number)
+            if windows:
+                discard_unused(slot.memory(1), windows)
 
     def _death(self, worker: _Worker) -> WorkerDiedError | WorkerStartError:
         error = worker.death(self._method)

@@ -3,20 +3,30 @@
 A slot is a memfd: nothing of it is left behind however its processes end, it does not count against
 the size of /dev/shm, and whoever has its descriptor may map it. It grows to the largest batch it
 ever held and is then filled again and again.
+
+NOTE [ what is kept of a slot ]: a process that takes a batch out of a slot has each tensor over
+storage of its own: a small one is copied, a large one is a window that ends where it ends. So one
+that is kept, saved or sent does not take the others along. The slot is free when the last window
+over it is gone; until then the pages of those that are gone can be given back.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
+import weakref
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from readers.buffers import Memory
+from readers.buffers import SMALL_BYTES, Memory
 
 _ALIGNMENT_BYTES = 64
+
+_STAND_INS = {"bfloat16": "uint16"}
+"""Element types that numpy does not have, and what moves their bytes in their stead."""
 
 
 class Place(NamedTuple):
@@ -93,7 +103,9 @@ class SlotWriter:
         return self._taken(byte_count)[1]
 
     def _taken(self, byte_count: int) -> tuple[int, torch.Tensor]:
-        start = -(-self.byte_count // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
+        # A large piece has pages of its own: NOTE [ what is kept of a slot ].
+        alignment = _ALIGNMENT_BYTES if byte_count < SMALL_BYTES else mmap.PAGESIZE
+        start = -(-self.byte_count // alignment) * alignment
         self.byte_count = start + byte_count
         memory = self._slot.memory(self.byte_count)
         if memory not in self._memories:
@@ -130,10 +142,83 @@ class SlotWriter:
         return None
 
 
-def tensor_at(data: torch.Tensor, place: Place) -> torch.Tensor | np.ndarray[Any, Any]:
-    """The tensor or array at a place in the bytes of a slot: a view that keeps them alive."""
-    dtype = getattr(torch, place.dtype)
-    start = place.start // dtype.itemsize
-    usable = data[: len(data) // dtype.itemsize * dtype.itemsize].view(dtype)
-    tensor = torch.as_strided(usable, place.shape, place.strides, start)
-    return tensor.numpy() if place.is_array else tensor
+class Window(NamedTuple):
+    """A large tensor over a slot.
+
+    Attributes:
+        start: Where it begins in the slot, in bytes.
+        stop: Where it ends.
+        bytes: What its storage holds on to.
+    """
+
+    start: int
+    stop: int
+    bytes: weakref.ref[np.ndarray[Any, Any]]
+
+
+class SlotReader:
+    """Takes tensors out of a slot, each with storage of its own: NOTE [ what is kept of a slot ].
+
+    Args:
+        memory: The slot's.
+        on_release: Called when this object and the last window are gone, in whatever thread and at
+            whatever moment that happens.
+        is_pinned: Whether copies are pinned.
+        copies: Whether all tensors are copied, so that nothing is kept of the slot.
+
+    Attributes:
+        windows: Over the slot, so far.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        on_release: Callable[[], None],
+        *,
+        is_pinned: bool = False,
+        copies: bool = False,
+    ) -> None:
+        view = memory.window()
+        weakref.finalize(view, on_release).atexit = False
+        self._data = np.frombuffer(memoryview(view), np.uint8)
+        self._is_pinned = is_pinned
+        self._copies = copies
+        self.windows: list[Window] = []
+
+    def at(self, place: Place) -> torch.Tensor | np.ndarray[Any, Any]:
+        """The tensor or array at a place."""
+        dtype = getattr(torch, place.dtype)
+        if 0 in place.shape:
+            empty = torch.empty(place.shape, dtype=dtype)
+            return empty.numpy() if place.is_array else empty
+        last = sum((n - 1) * step for n, step in zip(place.shape, place.strides, strict=True))
+        stop = place.start + (last + 1) * dtype.itemsize
+        data = self._data[place.start : stop]
+        is_window = not self._copies and len(data) >= SMALL_BYTES
+        if not is_window:
+            data = data.copy()
+        strides = [step * dtype.itemsize for step in place.strides]
+        known = _STAND_INS.get(place.dtype, place.dtype)
+        array = np.ndarray(place.shape, known, data, strides=strides)
+        if is_window:
+            # Views of what is handed out are views of the tensor's, and so keep it: numpy's own
+            # would know the slot alone.
+            self.windows.append(Window(place.start, stop, weakref.ref(array)))
+        tensor = torch.from_numpy(array)
+        if known != place.dtype:
+            tensor = tensor.view(dtype)
+        if self._is_pinned and not is_window:
+            tensor = tensor.pin_memory()
+        return tensor.numpy() if place.is_array else tensor
+
+
+def discard_unused(memory: Memory, windows: list[Window]) -> None:
+    """Give back the pages of those windows over a slot that are gone; they leave the list.
+
+    Args:
+        memory: The slot's.
+        windows: Of a batch in it that is still held. No two of them overlap.
+    """
+    for window in [window for window in windows if window.bytes() is None]:
+        windows.remove(window)
+        memory.discard(window.start, window.stop)

@@ -62,6 +62,9 @@ def _target(value: Any) -> Any:
     # torchvision's reference code computes with the flags.
     if isinstance(value, torch.Tensor) and value.dtype == torch.bool:
         return value.to(torch.int64)
+    # Targets are kept for a metric, and a row would keep all of its field.
+    if isinstance(value, torch.Tensor) and value.nbytes < value.untyped_storage().nbytes():
+        return value.clone()
     return value
 
 

@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from readers.buffers import BufferPool
+from readers.buffers import BufferPool, take_pooled
 from readers.stats import LoaderStats, Watch
 from readers.worker_start import WorkerStartError, limit_text
 
@@ -24,8 +25,8 @@ ENDED = (
     "Begin another: for batch in loader"
 )
 
-_POOLED_BYTES_LEAST = 2**16
-"""Below this, fresh memory costs less than the object that tells when a buffer is free."""
+_DIRECT_KEPT_COUNT = 2
+"""Buffers of a size that a loop without threads keeps: the batch before is often still in use."""
 
 
 class GroupFiller(Protocol):
@@ -67,7 +68,7 @@ class ThreadEngine:
         self._depth = depth
         self._stats = stats or LoaderStats("thread", thread_count)
         self._group_count = group_count
-        self._is_pinned = is_pinned
+        self._is_pinned = torch.cuda.is_available() if is_pinned is None else is_pinned
         self._forget()
 
     def _forget(self) -> None:
@@ -150,20 +151,14 @@ class ThreadEngine:
 
     def _fill(self, parts: list[NDArray[np.int64]], epoch: int) -> tuple[list[Any], Watch]:
         watch = Watch()
-        return self._filler.fill_group(parts, epoch, self._take, watch), watch
+        batches = self._filler.fill_group(parts, epoch, self._take, watch)
+        if self._is_pinned:
+            batches = [_pinned(batch) for batch in batches]
+        return batches, watch
 
     def _take(self, byte_count: int) -> torch.Tensor:
-        if byte_count < _POOLED_BYTES_LEAST:
-            return torch.empty(byte_count, dtype=torch.uint8)
-        pool = self._pools.get(byte_count)
-        if pool is None:
-            kept = self._depth + 2
-            pool = BufferPool(byte_count, kept_count=kept, is_pinned=self._is_pinned)
-            # Sizes that differ from batch to batch must not pile up pools that nobody asks again.
-            if len(self._pools) >= 8:
-                self._pools.pop(next(iter(self._pools)), None)
-            self._pools[byte_count] = pool
-        return pool.take()
+        kept = self._depth + 2
+        return take_pooled(self._pools, byte_count, kept_count=kept, is_pinned=self._is_pinned)
 
     def close(self) -> None:
         """End the threads. The next run starts new ones."""
@@ -220,9 +215,11 @@ class DirectEngine:
         self, parts: Iterable[NDArray[np.int64]], epoch: int, numbers: Iterator[int] | None = None
     ) -> Iterator[Any]:
         """The batches of an epoch, in order."""
+        pools: dict[int, BufferPool] = {}
+        take = partial(take_pooled, pools, kept_count=_DIRECT_KEPT_COUNT, is_pinned=False)
         for indices in parts:
             watch = Watch()
-            batches = self._filler.fill_group([indices], epoch, _take_fresh, watch)
+            batches = self._filler.fill_group([indices], epoch, take, watch)
             self._stats.add_watch(watch.stages, watch.storage_batch_count)
             yield batches.pop()
 
@@ -230,8 +227,15 @@ class DirectEngine:
         """Nothing is open."""
 
 
-def _take_fresh(byte_count: int) -> torch.Tensor:
-    return torch.empty(byte_count, dtype=torch.uint8)
+def _pinned(batch: Any) -> Any:
+    """A batch whose tensors are pinned: small ones have memory of their own, which is not."""
+    if isinstance(batch, torch.Tensor):
+        return batch if batch.is_pinned() else batch.pin_memory()
+    if type(batch) is dict:
+        return {name: _pinned(value) for name, value in batch.items()}
+    if type(batch) is tuple:
+        return tuple(_pinned(value) for value in batch)
+    return batch
 
 
 def _use_one_thread() -> None:

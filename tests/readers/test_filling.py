@@ -14,6 +14,7 @@ from readers.filling import ImageOps, MapFiller, StoreFiller
 from readers.image_plan import compile_ops
 from readers.ops import RandomFlip, RandomResizedCrop
 from readers.stats import Watch
+from readers.store.schema import Field
 
 
 class Memory:
@@ -49,28 +50,59 @@ def view(shapes):
     return LMDBDataset(shapes.path).view
 
 
-def test_fields_of_fixed_size_lie_in_one_piece_of_the_callers_memory(shapes, view, same):
-    """Each at a multiple of 64 bytes; texts do not lie there."""
-    memory, indices = Memory(), np.array([7, 0, 11, 7])
-    batch = StoreFiller(view).fill(indices, 0, memory.take, Watch())
-    dataset = LMDBDataset(shapes.path)
+@pytest.fixture(scope="module")
+def large(tmp_path_factory, write_store):
+    """12 samples whose images are large enough to lie where the caller says."""
+    fields = [
+        Field(name="image", kind="image", dtype="uint8", shape=(80, 90, 3), codec="raw"),
+        Field(name="depth", kind="array", dtype="float32", shape=(80, 90)),
+        Field(name="transform", kind="array", dtype="float32", shape=(2, 3)),
+        Field(name="label", kind="label", dtype="int64", names=("a", "b")),
+        Field(name="key", kind="text"),
+    ]
+    noise = np.random.default_rng(3)
+    samples = [
+        {
+            "image": noise.integers(0, 256, (80, 90, 3), np.uint8),
+            "depth": noise.random((80, 90), np.float32),
+            "transform": noise.random((2, 3), np.float32),
+            "label": at % 2,
+            "key": f"{at}",
+        }
+        for at in range(12)
+    ]
+    return write_store(tmp_path_factory.mktemp("stores") / "large.lmdb", fields, samples, (5, 7))
+
+
+def test_large_fields_lie_in_the_callers_memory(large, same):
+    """In a piece of its own each; small ones and texts do not lie there."""
+    dataset, memory, indices = LMDBDataset(large), Memory(), np.array([7, 0, 11, 7])
+    batch = StoreFiller(dataset.view).fill(indices, 0, memory.take, Watch())
     assert same(batch, collate([dataset[at] for at in indices.tolist()]))
-    assert len(memory.pieces) == 1
-    for name in ("image", "label", "original_size", "transform"):
-        assert memory.holds(batch[name])
-        start = batch[name].data_ptr() - memory.pieces[0].data_ptr()
-        assert start % 64 == 0
+    assert [len(piece) for piece in memory.pieces] == [4 * 80 * 90 * 3, 4 * 80 * 90 * 4]
+    for name, piece in zip(("image", "depth"), memory.pieces, strict=True):
+        assert batch[name].data_ptr() == piece.data_ptr()
+    for name in ("transform", "label"):
+        assert not memory.holds(batch[name])
 
 
-def test_a_group_is_the_same_batches(view, same):
-    """Filled by one call, in one piece of memory, and each is what it would be alone."""
-    parts = [np.array([3, 1]), np.array([5]), np.array([0, 2, 11])]
+@pytest.mark.parametrize("ops", [False, True])
+def test_a_group_is_the_same_batches(large, same, ops):
+    """Filled by one call, each is what it would be alone, with storages that end where it ends."""
+    chosen = ImageOps("image", compile_ops([RandomResizedCrop(70)]), 3) if ops else None
+    view = LMDBDataset(large).view
+    parts = [np.array([3, 1]), np.array([5]), np.array([0, 2, 11]), np.array([], np.int64)]
     memory = Memory()
-    found = StoreFiller(view).fill_group(parts, 0, memory.take, Watch())
-    alone = [StoreFiller(view).fill(part, 0, Memory().take, Watch()) for part in parts]
+    found = StoreFiller(view, chosen).fill_group(parts, 0, memory.take, Watch())
+    alone = [StoreFiller(view, chosen).fill(part, 0, Memory().take, Watch()) for part in parts]
     assert same(found, alone)
-    assert len(memory.pieces) == 1
-    assert all(memory.holds(batch["image"]) for batch in found)
+    assert len(memory.pieces) == 2
+    for batch, part in zip(found, parts, strict=True):
+        assert len(part) == 0 or memory.holds(batch["depth"])
+        assert batch["depth"].untyped_storage().nbytes() == batch["depth"].nbytes
+        assert batch["image"].untyped_storage().nbytes() == batch["image"].nbytes
+        assert batch["label"].untyped_storage().nbytes() == 8 * len(part)
+        assert batch["transform"].untyped_storage().nbytes() == 24 * len(part)
 
 
 def test_worked_images_are_written_into_the_callers_memory(view):

@@ -224,13 +224,21 @@ def collated_with_facts(samples):
     return batch, torch.tensor(facts)
 
 
-def test_batches_are_made_in_the_memory_that_crosses(shapes, same):
-    """A worker gathers into shared memory, so that nothing is copied again on the way."""
-    dataset = LMDBDataset(shapes.path, returns=("image", "transform"))
+def test_batches_are_made_in_the_memory_that_crosses(tmp_path, write_store, same):
+    """A worker gathers large fields into shared memory: they are not copied again on the way."""
+    fields = [
+        Field(name="image", kind="image", dtype="uint8", shape=(64, 50, 3), codec="raw"),
+        Field(name="transform", kind="array", dtype="float32", shape=(2, 3)),
+    ]
+    samples = [
+        {"image": np.full((64, 50, 3), at, np.uint8), "transform": np.full((2, 3), at, np.float32)}
+        for at in range(12)
+    ]
+    path = write_store(tmp_path / "s", fields, samples)
+    dataset = LMDBDataset(path, returns=("image", "transform"))
     loader = DataLoader(dataset, 6, num_workers=1, collate_fn=collated_with_facts)
     for number, (batch, facts) in enumerate(loader):
-        # One piece of memory for both fields, each at a multiple of 64.
-        assert facts.tolist() == [[1, 448 + 192], [1, 448 + 192]]
+        assert facts.tolist() == [[1, 6 * 9600], [0, 6 * 24]]
         assert all(value.is_shared() for value in batch)
         assert same(batch, collate([dataset[number * 6 + at] for at in range(6)]))
 

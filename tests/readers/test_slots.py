@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from readers.slots import Slot, SlotWriter, tensor_at
+from readers.slots import Slot, SlotReader, SlotWriter, discard_unused
 
 DTYPES = [
     torch.uint8,
@@ -32,8 +32,13 @@ SHAPES = [(), (0,), (1,), (7,), (0, 3), (2, 3, 5), (3, 2, 4, 5)]
 
 def read_back(slot, byte_count, *found):
     """The values at places, as another process sees them: by a mapping of its own."""
-    data = Slot(os.dup(slot.descriptor)).memory(byte_count).tensor()
-    return [tensor_at(data, place) for place in found]
+    reader = reader_of(Slot(os.dup(slot.descriptor)), byte_count)
+    return [reader.at(place) for place in found]
+
+
+def reader_of(slot, byte_count, on_release=lambda: None, **settings):
+    """What takes tensors out of a slot."""
+    return SlotReader(slot.memory(byte_count), on_release, **settings)
 
 
 def of(dtype, *shape):
@@ -164,12 +169,72 @@ def test_a_tensor_outlives_its_slot():
     slot = Slot.make()
     descriptor = slot.descriptor
     writer = SlotWriter(slot)
-    place = writer.place(of(torch.int32, 1000))
-    found = tensor_at(slot.memory(writer.byte_count).tensor(), place)[3:900]
+    place = writer.place(of(torch.int32, 10_000))
+    found = reader_of(slot, writer.byte_count).at(place)[3:9000]
     del slot, writer
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)
-    assert found.tolist() == [number % 100 for number in range(3, 900)]
+    assert found.tolist() == [number % 100 for number in range(3, 9000)]
+
+
+SIZED = {"small": 16, "large": 100_000}
+
+
+@pytest.mark.parametrize("copies", [False, True])
+@pytest.mark.parametrize("make", STRIDED.values(), ids=STRIDED)
+@pytest.mark.parametrize("count", SIZED.values(), ids=SIZED)
+def test_each_tensor_has_a_storage_that_ends_where_it_ends(make, count, copies):
+    """Also a channels-last image, or an array: what is saved of it is itself alone."""
+    writer = SlotWriter(slot := Slot.make())
+    value = torch.cat([make()] * (count // 16))
+    places = [writer.place(part) for part in (of(torch.int64, 3000), value, value.numpy())]
+    reader = reader_of(slot, writer.byte_count, copies=copies)
+    _, found, array = map(reader.at, places)
+    assert torch.equal(found, value)
+    assert np.array_equal(array, value.numpy())
+    for one in (found, torch.from_numpy(array)):
+        assert one.untyped_storage().nbytes() == value.nbytes
+        assert one.storage_offset() == 0
+
+
+def test_a_slot_is_free_when_its_large_tensors_are_gone():
+    """Small ones do not hold it, nor do copies; a view of a large one does."""
+    writer, released = SlotWriter(slot := Slot.make()), []
+    small, large = writer.place(of(torch.int64, 64)), writer.place(of(torch.int32, 100_000))
+    for settings, place, holds in (
+        ({}, small, False),
+        ({}, large, True),
+        ({"copies": True}, large, False),
+    ):
+        reader = reader_of(slot, writer.byte_count, lambda: released.append(1), **settings)
+        found = reader.at(place)[5:9]
+        del reader
+        assert (released == []) is holds
+        assert found.tolist() == [5, 6, 7, 8]
+        del found
+        assert released == [1]
+        released.clear()
+
+
+def test_pages_of_a_large_tensor_that_is_gone_are_given_back():
+    """A user may keep the masks of a batch and let go of its images; neither side moves."""
+    writer = SlotWriter(slot := Slot.make())
+    values = [of(torch.int32, 500_000) + number for number in range(3)] + [of(torch.uint8, 20_000)]
+    places = [writer.place(value) for value in values]
+    memory = slot.memory(writer.byte_count)
+    reader = reader_of(slot, writer.byte_count)
+    first, second, third, fourth = map(reader.at, places)
+    windows = reader.windows
+    del reader, first, third
+    before = os.fstat(slot.descriptor).st_blocks * 512
+    discard_unused(memory, windows)
+    left = os.fstat(slot.descriptor).st_blocks * 512
+    assert before - left >= 2 * 2_000_000 - 4 * 4096
+    assert torch.equal(second, values[1])
+    assert torch.equal(fourth, values[3])
+    assert len(windows) == 2
+    discard_unused(memory, windows)
+    assert os.fstat(slot.descriptor).st_blocks * 512 == left
 
 
 def test_discarded_pages_are_given_back():

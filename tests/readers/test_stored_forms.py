@@ -106,7 +106,8 @@ def test_only_the_window_of_a_jpeg_is_decoded_whoever_made_it(tmp_path, write_st
     """JPEGs that a build encoded are read as fast as those it kept, also beside pixels."""
     if load() is None:
         pytest.skip("Pillow brings no libjpeg that can be used here")
-    from readers.filling import ImageOps, StoreFiller, take_fresh
+    from readers.buffers import take_plain
+    from readers.filling import ImageOps, StoreFiller
     from readers.image_plan import compile_ops
     from readers.jpeg_window import WindowDecoder
     from readers.stats import Watch
@@ -122,12 +123,12 @@ def test_only_the_window_of_a_jpeg_is_decoded_whoever_made_it(tmp_path, write_st
         WindowDecoder, "decode", lambda self, *rest: windows.append(1) or decode(self, *rest)
     )
     ops = ImageOps("image", compile_ops([RandomResizedCrop(16)]), 3)
-    whole = StoreFiller(LMDBDataset(path).view, ops).fill(np.arange(COUNT), 0, take_fresh, Watch())
+    whole = StoreFiller(LMDBDataset(path).view, ops).fill(np.arange(COUNT), 0, take_plain, Watch())
     filler = StoreFiller(LMDBDataset(path).view, ops)
     filler.enter_worker()
     filler._opened()  # Its decoder is tried out on pictures of its own.
     windows.clear()
-    batch = filler.fill(np.arange(COUNT), 0, take_fresh, Watch())
+    batch = filler.fill(np.arange(COUNT), 0, take_plain, Watch())
     assert len(windows) == 15
     assert torch.equal(batch["image"], whole["image"])
 
