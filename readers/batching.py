@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
-from readers.draws import with_draws
+from readers.draws import SampleIndex, unsaid, with_draws
 from readers.order_sampler import OrderSampler
 from readers.place import Place, Run
 from readers.ranks import ranks
@@ -53,6 +53,9 @@ class Batches(Protocol):
     def identity(self) -> dict[str, Any]:
         """What a state must agree with."""
 
+    def __len__(self) -> int:
+        """Batches of an epoch of this rank."""
+
 
 class OrderBatches:
     """Batches of an order of ours.
@@ -65,6 +68,7 @@ class OrderBatches:
             ones is samples from the start of the order.
         tells_draws: Whether indices carry their draw, where the order may draw one repeatedly; see
             `readers.draws`.
+        multiple: Padded, there are a multiple of so many batches, for one who deals them out.
     """
 
     def __init__(
@@ -75,8 +79,10 @@ class OrderBatches:
         drop_last: bool,
         pads: bool,
         tells_draws: bool = False,
+        multiple: int = 1,
     ) -> None:
         self._sampler = sampler
+        self._multiple = multiple
         self._tells_draws = tells_draws and sampler.may_repeat
         self._batch_size = batch_size
         self._drop_last = drop_last
@@ -98,11 +104,18 @@ class OrderBatches:
         """The order, as the sampler says."""
         return self._sampler.identity()
 
+    def __len__(self) -> int:
+        return self.batch_count()
+
+    def sample_count(self) -> int:
+        """Samples of this rank in an epoch, with those of a last batch that is not full."""
+        return self._sampler.share(self._sampler.count)
+
     def batch_count(self, position: int = 0) -> int:
         """Batches of this rank, from a position on."""
         count = self._sampler.count - position
         if self._pads:
-            return -(-count // self.step)
+            return -(-count // (self.step * self._multiple)) * self._multiple
         share = self._sampler.share(count)
         return share // self._batch_size if self._drop_last else -(-share // self._batch_size)
 
@@ -140,20 +153,28 @@ class GivenBatches:
     Args:
         batch_sampler: Yields the indices of each batch.
         sampler: What it draws from, if anything: told which epoch it is, if it can be.
+        tells_valid: Whether indices that say whether they count are asked; see `valid`.
     """
 
     step = 1
     end: int | None = None
 
-    def __init__(self, batch_sampler: Iterable[Sequence[int]], sampler: object = None) -> None:
+    def __init__(
+        self,
+        batch_sampler: Iterable[Sequence[int]],
+        sampler: object = None,
+        *,
+        tells_valid: bool = False,
+    ) -> None:
         self.batch_sampler = batch_sampler
         self.place = Place()
-        told = [one for one in (batch_sampler, sampler) if hasattr(one, "set_epoch")]
-        self._told: Any = told[0] if told else None
+        self._told: Any = _told_of(batch_sampler, sampler)
         self._epoch_told = getattr(self._told, "epoch", None)
         source = batch_sampler if sampler is None else sampler
         self._kind = type(source).__name__
         self._is_random = isinstance(source, _RANDOM)
+        self._tells_valid = tells_valid
+        self._valid: dict[int, torch.Tensor] = {}
 
     def ranks(self) -> tuple[int, int]:
         """Rank and world size."""
@@ -166,6 +187,9 @@ class GivenBatches:
         except TypeError:
             count = "batches"
         return {"order": f"{self._kind} of {count}"}
+
+    def __len__(self) -> int:
+        return len(self.batch_sampler)  # type: ignore[arg-type]
 
     def begin(self) -> Run:
         """A new iteration begins: of the epoch that the sampler was told of by others, if any."""
@@ -189,4 +213,31 @@ class GivenBatches:
             self._told.set_epoch(epoch)
             self._epoch_told = getattr(self._told, "epoch", None)
         batches = islice(iter(self.batch_sampler), position, None)
-        return (np.asarray(indices, np.int64) for indices in batches)
+        self._valid.clear()
+        return (self._part(at, indices) for at, indices in enumerate(batches, position))
+
+    def _part(self, position: int, indices: Sequence[int]) -> NDArray[np.int64]:
+        if self._tells_valid:
+            counts = [index.is_valid if type(index) is SampleIndex else True for index in indices]
+            self._valid[position] = torch.tensor(counts, dtype=torch.bool)
+        return unsaid(indices)
+
+    def valid(self, position: int) -> torch.Tensor:
+        """For each sample of a batch that was handed out, whether it counts; to be asked once."""
+        return self._valid.pop(position)
+
+
+def _told_of(*samplers: object) -> Any:
+    """The first of these, or of those that they draw from, that can be told its epoch."""
+    waiting, seen = list(samplers), set()
+    while waiting:
+        one = waiting.pop(0)
+        if one is None or id(one) in seen:
+            continue
+        if hasattr(one, "set_epoch"):
+            return one
+        seen.add(id(one))
+        # The names under which frameworks keep what they wrap.
+        names = ("batch_sampler", "_batch_sampler", "sampler")
+        waiting += [getattr(one, name, None) for name in names]
+    return None

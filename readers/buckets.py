@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
@@ -74,7 +75,7 @@ class BucketBatchSampler(Sampler[list[int]]):
         self.batch_size, self.shuffle, self.drop_last = batch_size, shuffle, drop_last
         self.seed = seed
         self.place = Place()
-        self._ranks = (rank, world_size)
+        self._ranks: tuple[int | None, int | None] = (rank, world_size)
         self._by_bucket = np.argsort(array, kind="stable")
         _, self._counts = np.unique(array, return_counts=True)
         self._starts = np.cumsum(self._counts) - self._counts
@@ -83,6 +84,17 @@ class BucketBatchSampler(Sampler[list[int]]):
     def ranks(self) -> tuple[int, int]:
         """Rank and world size."""
         return ranks(*self._ranks)
+
+    @property
+    def world_size_given(self) -> int | None:
+        """How many processes share an epoch, as it was given; None where torch is asked."""
+        return self._ranks[1]
+
+    def of_rank(self, rank: int, world_size: int) -> BucketBatchSampler:
+        """The same order, for a rank that is given; it counts the same epochs."""
+        order = copy.copy(self)
+        order._ranks = (rank, world_size)
+        return order
 
     @property
     def epoch(self) -> int:

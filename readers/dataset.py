@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from readers.filling import BatchReader
+from readers.names import cannot_set, checked_names, split_name, unknown
 from readers.samples import Sample
 from readers.selection import Selection
 from readers.show import SampleReader
@@ -27,8 +27,10 @@ from readers.store.errors import (
 from readers.store.manifest import Manifest
 from readers.store.reader import StoreReader, open_store
 from readers.store.schema import Schema
-from readers.store.splits import canonical_split
 from readers.view import ImageAs, Io, StoreView, identity_of
+
+_OPENED = ("_sample_reader", "_batch_reader", "_as_tuple", "_count", "_start")
+"""What a process works out for itself."""
 
 
 class TransformError(StoreError):
@@ -51,7 +53,7 @@ class Columns(Mapping[str, NDArray[Any]]):
     def __getitem__(self, name: str) -> NDArray[Any]:
         if name not in self._dtypes:
             raise SchemaMismatchError(
-                _unknown("column", name, tuple(self._dtypes), self._store.path)
+                unknown("column", name, tuple(self._dtypes), self._store.path)
             )
         parts = [shard.columns[name] for shard in self._store.shards()]
         if not parts:  # A store without samples has no shards to say the element type.
@@ -81,7 +83,10 @@ class LMDBDataset(Dataset[Any]):
         image_as: What images are: "tensor", (channel, height, width) uint8, channels-last in
             memory; "numpy", (height, width, channel) uint8; or "pil". Those of a store built with
             mode "unchanged" may be uint16.
-        transform: Called with each sample; its result takes the sample's place.
+        transform: Called with each sample; its result takes the sample's place. It may be set
+            later as well: `dataset.transform = function`, or None.
+        transform_field: Name of a field that the transform is called with instead; its result
+            takes the field's place. So transforms of torchvision and timm get the image alone.
         io: How the store is read from its disk or server. "auto" reads what is asked for, in large
             pieces, and no neighbours: right for shuffled passes. "read-ahead" has the kernel read
             on, for passes in the order of the store; it holds for the store in this process.
@@ -111,6 +116,7 @@ class LMDBDataset(Dataset[Any]):
         returns: Sequence[str] | None = None,
         image_as: ImageAs = "tensor",
         transform: Callable[[Any], Any] | None = None,
+        transform_field: str | None = None,
         io: Io = "auto",
         checks_files: bool = True,
     ) -> None:
@@ -123,19 +129,23 @@ class LMDBDataset(Dataset[Any]):
         store = open_store(path, checks_files=checks_files)
         path = os.path.abspath(path)
         names = store.manifest.schema.names
-        result = _checked("returns", returns, names, path)
-        wanted = _checked("fields", fields, names, path)
+        result = checked_names("returns", returns, names, path)
+        wanted = checked_names("fields", fields, names, path)
         if wanted is None:
             wanted = names if result is None else result
         for name in result or ():
             if name not in wanted:
                 raise ValueError(f"returns names {name!r}, which is not among fields={wanted!r}")
-        self._transform = transform
+        if transform_field is not None and transform_field not in (result or wanted):
+            what = "field of its samples"
+            raise SchemaMismatchError(unknown(what, transform_field, result or wanted, path))
+        self._transform_field = transform_field
+        self.transform = transform
         self._set_view(
             StoreView(
                 path=path,
                 identity=identity_of(store.manifest),
-                split=None if split is None else _split_name(split, store.manifest, path),
+                split=None if split is None else split_name(split, store.manifest, path),
                 chosen=None,
                 fields=wanted,
                 returns=result,
@@ -158,11 +168,44 @@ class LMDBDataset(Dataset[Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Settings alone: an opened store neither travels nor needs to."""
-        return {"_view": self._view, "_transform": self._transform}
+        return {name: value for name, value in vars(self).items() if name not in _OPENED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._forget()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # A class of the user's may keep what it likes; here a name that means nothing is a mistake.
+        is_own = name == "transform" or name.startswith("_") or type(self) is not LMDBDataset
+        if not is_own:
+            raise AttributeError(cannot_set(name, dir(LMDBDataset)))
+        super().__setattr__(name, value)
+
+    @property
+    def transform(self) -> Callable[[Any], Any] | None:
+        """What is called with each sample; None where nothing is. It may be set at any time.
+
+        Loaders that were made of this dataset before take it with their next iteration, and so do
+        torch's Subsets of it. What `select` and `filter` have given has its own.
+        """
+        return self._transform
+
+    @transform.setter
+    def transform(self, transform: Callable[[Any], Any] | None) -> None:
+        if transform is not None and not callable(transform):
+            raise TypeError(f"a transform is called with each sample, or None; got {transform!r}")
+        self._transform = transform
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether samples are as the store has them: no transform, nothing of a subclass's."""
+        return self._transform is None and not self._is_overridden
+
+    @property
+    def _is_overridden(self) -> bool:
+        kind = type(self)
+        one, many = kind.__getitem__, kind.__getitems__
+        return one is not LMDBDataset.__getitem__ or many is not LMDBDataset.__getitems__
 
     @property
     def view(self) -> StoreView:
@@ -230,7 +273,7 @@ class LMDBDataset(Dataset[Any]):
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
         """The samples of a batch: fields of fixed size come by one gather for all of them."""
-        if self._transform is not None:
+        if not self.is_plain:
             return [self[index] for index in indices]
         reader = self._batch_reader
         if reader is None:
@@ -265,13 +308,26 @@ class LMDBDataset(Dataset[Any]):
     def _transformed(self, sample: Any, index: int) -> Any:
         """The sample after the user's function."""
         assert self._transform is not None
+        field = self._transform_field
         try:
-            return self._transform(sample)
+            if field is None:
+                return self._transform(sample)
+            if isinstance(sample, dict):
+                return {**sample, field: self._transform(sample[field])}
+            at = self._view.result_names.index(field)
+            return (*sample[:at], self._transform(sample[at]), *sample[at + 1 :])
         except Exception as error:
             key = f" ({self.key_of(index)!r})" if "key" in self.schema else ""
+            hint = ""
+            if field is None and isinstance(error, (TypeError, AttributeError)):
+                names = ", ".join(self._view.result_names)
+                hint = (
+                    f". It is called with the whole sample, a {type(sample).__name__} of {names}; "
+                    "for one that takes a picture alone: LMDBDataset(..., transform_field='image')"
+                )
             raise TransformError(
                 f"{self._view.path}, sample {index}{key}: the transform raised "
-                f"{type(error).__name__}: {error}"
+                f"{type(error).__name__}: {error}{hint}"
             ) from error
 
     def key_of(self, index: int) -> str:
@@ -283,7 +339,7 @@ class LMDBDataset(Dataset[Any]):
         """
         store, selection = self._view.store, self._view.selection
         if "key" not in store.manifest.schema:
-            raise SchemaMismatchError(_unknown("field", "key", self.schema.names, self._view.path))
+            raise SchemaMismatchError(unknown("field", "key", self.schema.names, self._view.path))
         position = selection.position(self._checked(index, len(selection)))
         reader = SampleReader(store, ("key",), self._view.image_as)
         return str(reader.at(position)["key"])
@@ -375,23 +431,6 @@ class LMDBDataset(Dataset[Any]):
         return f"LMDBDataset({self._view.path!r}{split}): {what}"
 
 
-def _checked(
-    argument: str, names: Iterable[str] | None, known: tuple[str, ...], path: str
-) -> tuple[str, ...] | None:
-    """The names of an argument, each of them a field of the store and there once."""
-    if names is None:
-        return None
-    if isinstance(names, str):
-        raise ValueError(f"{argument} is a list of names; got {names!r}. One: [{names!r}]")
-    wanted = tuple(names)
-    for name in wanted:
-        if name not in known:
-            raise SchemaMismatchError(_unknown("field", name, known, path))
-        if wanted.count(name) > 1:
-            raise ValueError(f"{argument}: {name!r} is named twice in {wanted!r}")
-    return wanted
-
-
 def _tuple_of(names: Sequence[str] | None) -> Callable[[Sample], tuple[Any, ...]] | None:
     """What makes the caller's tuple of a sample; None for dicts."""
     if names is None:
@@ -400,19 +439,3 @@ def _tuple_of(names: Sequence[str] | None) -> Callable[[Sample], tuple[Any, ...]
         (name,) = names
         return lambda sample: (sample[name],)
     return operator.itemgetter(*names) if names else lambda sample: ()
-
-
-def _unknown(what: str, name: str, known: Sequence[str], path: str | Path) -> str:
-    close = difflib.get_close_matches(str(name), known, 1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    return f"{path}: no {what} {name!r}; it has {', '.join(known) or 'none'}.{hint}"
-
-
-def _split_name(split: str, manifest: Manifest, path: str) -> str:
-    """The split of this name, or the only one that goes by it (valid for val)."""
-    if split in manifest.splits:
-        return split
-    found = [name for name in manifest.splits if canonical_split(name) == canonical_split(split)]
-    if len(found) == 1 and canonical_split(split) is not None:
-        return found[0]
-    raise SchemaMismatchError(_unknown("split", split, tuple(manifest.splits), path))

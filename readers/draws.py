@@ -8,6 +8,9 @@ It travels in the upper bits of the index, from the order to whoever fills the b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,3 +32,72 @@ def split_draws(
     if not len(values) or values.max() <= _INDEX_MASK:
         return values, None
     return values & _INDEX_MASK, values >> INDEX_BITS
+
+
+class SampleIndex(int):
+    """An index that says of which draw it is: what a loader's samplers hand to other loaders.
+
+    To them it is an index like any other. They may cut batches, join them, send them to worker
+    processes: whoever fills the batch in the end knows what the loader itself would know.
+
+    Args:
+        index: Of the sample.
+        epoch: Of the draw.
+        number: Of its batch in the epoch, over all ranks.
+        turn: Its place in the batch.
+        draw: As in `split_draws`; 0 where the index alone counts.
+        is_valid: Whether it counts, or only fills the batch up.
+    """
+
+    epoch: int
+    number: int
+    turn: int
+    draw: int
+    is_valid: bool
+
+    def __new__(
+        cls, index: int, epoch: int, number: int, turn: int, draw: int = 0, is_valid: bool = True
+    ) -> SampleIndex:
+        """An int cannot be changed once it is there, so its other facts are added here."""
+        self = super().__new__(cls, index)
+        self.epoch, self.number, self.turn = epoch, number, turn
+        self.draw, self.is_valid = draw, is_valid
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = (int(self), self.epoch, self.number, self.turn, self.draw, self.is_valid)
+        return SampleIndex, parts
+
+    def __copy__(self) -> SampleIndex:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> SampleIndex:
+        return self
+
+
+def said(
+    indices: NDArray[np.int64], epoch: int, number: int, valid: Sequence[bool] | None = None
+) -> list[SampleIndex]:
+    """The indices of a batch, each saying of which draw it is.
+
+    Args:
+        indices: They may carry draws.
+        epoch: Its number.
+        number: Of the batch in the epoch, over all ranks.
+        valid: For each, whether it counts. None: all of them.
+    """
+    indices, draws = split_draws(indices)
+    count = len(indices)
+    of_draw = [0] * count if draws is None else draws.tolist()
+    counts = [True] * count if valid is None else valid
+    rows = zip(indices.tolist(), range(count), of_draw, counts, strict=True)
+    return [SampleIndex(at, epoch, number, turn, draw, ok) for at, turn, draw, ok in rows]
+
+
+def unsaid(indices: Sequence[Any]) -> NDArray[np.int64]:
+    """Indices as `with_draws` makes them, of some that say their draw, or of plain ones."""
+    array = np.asarray(indices, np.int64)
+    draws = [index.draw for index in indices if type(index) is SampleIndex]
+    if any(draws) and len(draws) == len(array):
+        array = array | np.array(draws, np.int64) << INDEX_BITS
+    return array

@@ -10,6 +10,7 @@ from torch.utils.data import Dataset
 from readers.dataset import LMDBDataset
 from readers.engine_loader import Engine
 from readers.filling import MapFiller, StoreFiller
+from readers.joined import JoinedFiller
 from readers.ops import ImageOp
 from readers.process_engine import ProcessEngine
 from readers.stats import LoaderStats
@@ -32,7 +33,7 @@ ones beside them (640 x 640 images with boxes: threads 7,200 a second, processes
 def choose_engine(
     engine: EngineName,
     dataset: Dataset[Any],
-    filler: StoreFiller | MapFiller,
+    filler: StoreFiller | JoinedFiller | MapFiller,
     ops: Sequence[ImageOp],
 ) -> tuple[Literal["thread", "process"], str]:
     """The engine, and why that one."""
@@ -40,9 +41,9 @@ def choose_engine(
         raise ValueError(f"engine must be one of {', '.join(get_args(EngineName))}; got {engine!r}")
     if engine == "thread" or engine == "process":  # mypy narrows by ==.
         return engine, "as asked for"
-    if isinstance(filler, MapFiller) or not isinstance(dataset, LMDBDataset):
+    if isinstance(filler, MapFiller):
         return "process", "samples go through Python one by one"
-    if ops:
+    if ops or not isinstance(dataset, LMDBDataset):
         return "process", "operations on images, one by one"
     schema = dataset.schema
     ragged = [schema[name] for name in dataset.view.fields if not schema[name].is_fixed]
@@ -57,7 +58,7 @@ def choose_engine(
 
 def make_engine(
     name: Literal["thread", "process"],
-    filler: StoreFiller | MapFiller,
+    filler: StoreFiller | JoinedFiller | MapFiller,
     dataset: Dataset[Any],
     *,
     workers: int,

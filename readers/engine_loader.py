@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, Sampler, Subset
 
 from readers.batching import Batches, GivenBatches, OrderBatches
 from readers.buckets import BucketBatchSampler
-from readers.collate import collate
+from readers.contents import Contents
 from readers.dataset import LMDBDataset
-from readers.draws import split_draws
+from readers.exposed import GivenBatchSampler, LoaderBatchSampler, LoaderSampler, is_exposed
 from readers.identity import identity_of_dataset
+from readers.loader_settings import is_same_setting, settled, unknown_setting
 from readers.order_sampler import OrderSampler
 from readers.place import Run
+from readers.served import MarkingCollate, in_range, marked, served
 from readers.stats import LoaderStats
 
 if TYPE_CHECKING:
@@ -47,6 +49,10 @@ class Loader(DataLoader[Any]):
     Each iteration is one epoch, and the next one has the next number. The order of samples is a
     function of seed and epoch alone.
 
+    Frameworks build loaders of their own from its attributes: `dataset`, `batch_sampler`,
+    `sampler` and `collate_fn` are such that these have the same batches, with operations, epochs
+    and `valid`; see `readers.exposed` and `readers.served`.
+
     Args:
         dataset: Of samples.
         batch_size: Samples of a batch on this rank.
@@ -56,8 +62,14 @@ class Loader(DataLoader[Any]):
         drop_last: Whether the last short batch is dropped.
         pad: Whether the last batches are filled up, and all say which samples are `valid`.
         config: Settings of the machine.
+        contents: What batches are made of.
         engine: Makes the batches.
+        maker: Makes another engine when a transform was changed.
         totals: Told where time goes.
+        **settings: Those of a DataLoader that this one shows, from who makes another like it.
+
+    Raises:
+        ValueError: A setting is another than this loader has.
     """
 
     def __init__(
@@ -71,43 +83,83 @@ class Loader(DataLoader[Any]):
         *,
         pad: bool = False,
         config: LoaderConfig,
+        contents: Contents,
         engine: Engine,
+        maker: Callable[[Contents], tuple[Engine, str]],
         totals: LoaderStats,
+        **settings: Any,
     ) -> None:
-        settings: dict[str, Any] = {"batch_sampler": batch_sampler}
-        if batch_sampler is None:
-            settings = {"sampler": sampler, "batch_size": batch_size, "drop_last": drop_last}
+        self.pad = pad
+        self.config = config
+        self.contents = contents
+        self.engine = engine
+        self.maker = maker
+        self.totals = totals
+        self._transforms = contents.transforms()
+        self._dataset_identity: str | None = None
+        if type(batch_sampler) is LoaderBatchSampler:
+            inside: Any = batch_sampler.sampler
+            sampler, batch_size = inside, batch_sampler.batch_size
+            drop_last, batch_sampler = batch_sampler.drop_last, None
+        shown: Any = batch_sampler
+        if isinstance(batch_sampler, BucketBatchSampler):
+            sampler, batch_size = LoaderSampler(batch_sampler, batch_sampler.batch_size), None
+            shown = LoaderBatchSampler(sampler, batch_sampler.batch_size, drop_last=False)
+            self._batches: Batches = batch_sampler
+        elif batch_sampler is not None:
+            if contents.ops and not is_exposed(batch_sampler):
+                shown = GivenBatchSampler(batch_sampler)
+                self._batches = shown.batches
+            else:
+                self._batches = GivenBatches(batch_sampler, tells_valid=pad)
+                if is_exposed(batch_sampler):  # Lightning's, around ours.
+                    sampler = getattr(batch_sampler, "sampler", None)
+        else:
+            assert batch_size is not None
+            order = sampler.given if type(sampler) is LoaderSampler else sampler
+            if isinstance(order, (OrderSampler, BucketBatchSampler)):
+                tells_draws = bool(contents.ops)
+                if type(sampler) is not LoaderSampler:
+                    sampler = LoaderSampler(order, batch_size, pad=pad, tells_draws=tells_draws)
+                shown = LoaderBatchSampler(sampler, batch_size, drop_last)
+            else:
+                shown = LoaderBatchSampler(sampler, batch_size, drop_last)
+            if isinstance(order, OrderSampler):
+                self._batches = OrderBatches(
+                    order,
+                    batch_size,
+                    drop_last=drop_last,
+                    pads=pad,
+                    tells_draws=bool(contents.ops),
+                )
+            else:
+                self._batches = order if isinstance(order, BucketBatchSampler) else shown.batches
+        start_method = getattr(maker, "start_method", None)
         super().__init__(
             dataset,
             num_workers=config.workers,
             prefetch_factor=config.prefetch_factor,
             persistent_workers=config.persistent_workers,
             pin_memory=config.pin_memory,
-            collate_fn=collate,
-            **settings,
+            collate_fn=MarkingCollate(contents.collate_fn) if pad else contents.collate_fn,
+            batch_sampler=shown,
+            multiprocessing_context=start_method if config.workers else None,
         )
-        # Lightning makes a loader like this one, with another batch_sampler, of what has the same
-        # name among arguments and attributes.
-        self.pad = pad and batch_sampler is None
-        self.config = config
-        self.engine = engine
-        self.totals = totals
-        self._dataset_identity: str | None = None
-        self._batches: Batches
-        if isinstance(batch_sampler, BucketBatchSampler):
-            self._batches = batch_sampler
-        elif batch_sampler is None and isinstance(sampler, OrderSampler):
-            assert batch_size is not None
-            self._batches = OrderBatches(
-                sampler,
-                batch_size,
-                drop_last=drop_last,
-                pads=pad,
-                tells_draws=isinstance(dataset, LMDBDataset),
-            )
-        else:
-            assert self.batch_sampler is not None
-            self._batches = GivenBatches(self.batch_sampler, sampler)
+        # As a DataLoader of torch has them that was given a sampler and a batch size.
+        vars(self).update(dataset=served(contents), batch_size=batch_size, drop_last=drop_last)
+        if sampler is not None:
+            vars(self).update(sampler=sampler)
+        self._is_made = True
+        for name, value in settings.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not vars(self).get("_is_made") or name.startswith("_") or name == "engine":
+            super().__setattr__(name, value)
+        elif name not in vars(self) and name != "multiprocessing_context":
+            raise AttributeError(unknown_setting(name))
+        elif not is_same_setting(getattr(self, name), value):
+            raise ValueError(settled(name, value, self))
 
     def __len__(self) -> int:
         """Batches of an epoch on this rank."""
@@ -142,11 +194,12 @@ class Loader(DataLoader[Any]):
 
     def _identity(self) -> dict[str, Any]:
         if self._dataset_identity is None:
-            self._dataset_identity = identity_of_dataset(self.dataset)
+            self._dataset_identity = identity_of_dataset(self.contents.dataset)
         return {**self._batches.identity(), "dataset": self._dataset_identity}
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         # An iteration takes its epoch with its first batch: Lightning makes one, then says which.
+        self._take_transforms()
         batches = self._batches
         run = batches.begin()
         rank, world_size = batches.ranks()
@@ -154,19 +207,19 @@ class Loader(DataLoader[Any]):
         numbers = count(run.position // batches.step * world_size + rank, world_size)
         yield from self._handed_out(run, self.engine.batches(parts, run.epoch, numbers))
 
+    def _take_transforms(self) -> None:
+        """Have the engine work with the transforms that the dataset has now."""
+        if not self.contents.are_same(self._transforms):
+            transforms = self.contents.transforms()
+            engine, _ = self.maker(self.contents)
+            self.engine.close()
+            self.engine, self._transforms = engine, transforms
+
     def _checked(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What a sampler says, as indices in [0, len) of a store: it is not looked at again."""
-        if not isinstance(self.dataset, LMDBDataset):
+        dataset = self.contents.dataset
+        if not isinstance(dataset, (LMDBDataset, Subset, ConcatDataset)):
             return indices
-        count = len(self.dataset)
-        given, (indices, draws) = indices, split_draws(indices)
-        wrong = (indices < -count) | (indices >= count)
-        if wrong.any():
-            raise IndexError(
-                f"the sampler yields {indices[wrong.argmax()]} for {self.dataset!r}, "
-                f"expected [0, {count})"
-            )
-        return given if draws is not None else np.where(indices < 0, indices + count, indices)
+        return in_range(indices, dataset)
 
     def _handed_out(self, run: Run, batches: Iterator[Any]) -> Iterator[Any]:
         """The same batches, with the time on both sides of each, and the place, taken down."""
@@ -194,20 +247,10 @@ class Loader(DataLoader[Any]):
             stats.consuming_s += time.perf_counter() - given
 
     def _marked(self, batch: Any, position: int) -> Any:
-        """A batch with the field `valid`: false for samples that only fill it up."""
-        assert isinstance(self._batches, OrderBatches)
+        """A batch with the field `valid`."""
+        assert isinstance(self._batches, (OrderBatches, GivenBatches))
         valid = self._batches.valid(position)
-        if self.pin_memory:
-            valid = valid.pin_memory()
-        if type(batch) is dict and "valid" not in batch:
-            return {**batch, "valid": valid}
-        if type(batch) in (tuple, list):
-            return type(batch)([*batch, valid])
-        found = "a dict that has one" if type(batch) is dict else type(batch).__name__
-        raise ValueError(
-            "pad=True adds a field 'valid' to batches that are dicts, tuples or lists; "
-            f"got {found}. Have collate_fn return one of these, or leave pad out"
-        )
+        return marked(batch, valid.pin_memory() if self.pin_memory else valid)
 
     def stats(self) -> dict[str, Any]:
         """Where time went since the loader was made; see `LoaderStats`."""

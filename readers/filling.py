@@ -421,6 +421,17 @@ class StoreFiller:
             self._reader = reader
         return self._reader
 
+    def samples(self, indices: NDArray[np.int64], epoch: int, watch: Watch) -> GatheredSamples:
+        """The samples of one batch, in fresh memory: for other loaders than ours.
+
+        Args:
+            indices: They may carry draws.
+            epoch: Its number.
+            watch: Told where time goes.
+        """
+        indices, draws = split_draws(indices)
+        return self._opened().read(indices, epoch, take_fresh, watch, draws)
+
     def fill(self, indices: NDArray[np.int64], epoch: int, take: Take, watch: Watch) -> Any:
         """One batch, its tensors in memory from `take`."""
         indices, draws = split_draws(indices)
@@ -457,6 +468,10 @@ class MapFiller:
 
     def enter_worker(self) -> None:
         """From now on this is a loader worker."""
+
+    def samples(self, indices: NDArray[np.int64], epoch: int, watch: Watch) -> list[Any]:
+        """The samples of one batch, for other loaders than ours."""
+        return [self._dataset[index] for index in split_draws(indices)[0].tolist()]
 
     def fill(self, indices: NDArray[np.int64], epoch: int, take: Take, watch: Watch) -> Any:
         """One batch. What is not in memory from `take` is copied there by who needs it to be."""

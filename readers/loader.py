@@ -11,14 +11,14 @@ import torch
 from torch.utils.data import Dataset, Sampler
 
 from readers.collate import collate
-from readers.dataset import LMDBDataset
+from readers.contents import Contents
 from readers.engine_choice import EngineName, choose_engine, make_engine
-from readers.engine_loader import Loader
-from readers.filling import ImageOps, MapFiller, StoreFiller
+from readers.engine_loader import Engine, Loader
 from readers.machine import loader_worker_count
 from readers.ops import ImageOp
 from readers.order_sampler import OrderSampler, Remainder
 from readers.samplers import SequentialSampler, ShuffleSampler
+from readers.served import inner
 from readers.stats import LoaderStats
 
 _log = logging.getLogger(__name__)
@@ -62,6 +62,51 @@ class LoaderConfig:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class EngineMaker:
+    """Makes a loader's engine: once, and again when what it is to fill batches from was changed.
+
+    Attributes:
+        engine: As asked for.
+        config: Settings of the machine.
+        stats: Told where the time goes.
+        batch_size: Samples of a batch, when they are all of one size.
+        batch_count: Batches of an epoch.
+        start_method: How processes start.
+    """
+
+    engine: EngineName
+    config: LoaderConfig
+    stats: LoaderStats
+    batch_size: int | None
+    batch_count: int
+    start_method: str | None
+
+    def __call__(self, contents: Contents) -> tuple[Engine, str]:
+        """The engine, and why it is of its kind.
+
+        Raises:
+            ValueError: The operations cannot be carried out.
+        """
+        filler, dataset = contents.filler_and_dataset()
+        chosen, why = choose_engine(self.engine, dataset, filler, contents.ops)
+        self.stats.engine = chosen
+        engine = make_engine(
+            chosen,
+            filler,
+            dataset,
+            workers=self.config.workers,
+            prefetch_factor=self.config.prefetch_factor,
+            is_pinned=self.config.pin_memory,
+            stats=self.stats,
+            batch_size=self.batch_size,
+            batch_count=self.batch_count,
+            seed=contents.seed,
+            start_method=self.start_method,
+        )
+        return engine, why
+
+
 def make_loader(
     dataset: Dataset[Any],
     batch_size: int | None = None,
@@ -102,16 +147,17 @@ def make_loader(
         workers: How many of them; 0 fills batches in the loop itself. None fits the machine.
         seed: Of the order of samples, of `ops`, and of the workers' random numbers.
         rank: Number of this process among those that share an epoch. None asks torch.distributed
-            when it is needed; without a process group it is the only one. accelerate.prepare cuts
-            a loader over ranks itself: give it one of rank=0, world_size=1.
+            when it is needed; without a process group it is the only one. Leave it out as well
+            for accelerate.prepare, which cuts the loader over ranks itself.
         world_size: How many such processes there are.
         drop_last: Whether to drop the last short batch. None means `train`, unless `pad`. Without,
             ranks that lack a sample in training get one that has come before.
         pad: Whether to fill up the last batches, so that all ranks have equally many, all full:
             then each batch has a last field `valid`, (sample,) bool, false for what only fills up.
-        ops: Operations on the dataset's images (`readers.ops`), of which the result is written
-            once, into the batch. Their chances depend on seed, epoch and sample alone; and
-            on the draw, in an order of `readers` that may draw a sample several times.
+        ops: Operations on the images (`readers.ops`) of an `LMDBDataset`, or of a torch Subset or
+            ConcatDataset of such. The result is written once, into the batch. Their chances depend
+            on seed, epoch and sample alone; and on the draw, in an order of `readers` that may draw
+            a sample several times.
         sampler: Yields indices in place of the order that `train` says: one of `readers`, which
             has its own seed and ranks, or any other.
         batch_sampler: Yields the indices of each batch, in place of all of that.
@@ -122,6 +168,7 @@ def make_loader(
     Raises:
         ValueError: There is no batch to load, or an argument is out of its range.
     """
+    dataset = inner(dataset)
     if batch_sampler is not None:
         _check_alone(batch_size, sampler, drop_last, pad, rank)
         drop_last = False
@@ -136,19 +183,18 @@ def make_loader(
         else:
             _check_sampler(dataset, sampler, pad, rank)
     config = LoaderConfig.tuned(workers)
-    filler: StoreFiller | MapFiller
-    if isinstance(dataset, LMDBDataset) and not dataset.has_transform and collate_fn is collate:
-        filler = StoreFiller(dataset.view, _image_ops(dataset, ops, seed))
-    elif ops:
-        raise ValueError(
-            "ops work on an LMDBDataset without a transform and with our collate; "
-            f"got {type(dataset).__name__}. Put them into the transform, or leave it out"
-        )
-    else:
-        filler = MapFiller(dataset, collate_fn)
-    chosen, why = choose_engine(engine, dataset, filler, ops)
-    stats = LoaderStats(chosen, config.workers)
+    contents = Contents(dataset=dataset, ops=tuple(ops), seed=seed, collate_fn=collate_fn, pad=pad)
+    stats = LoaderStats("process", config.workers)
     batch_count, rest = _batch_count(dataset, batch_size, drop_last, pad, sampler, batch_sampler)
+    maker = EngineMaker(
+        engine=engine,
+        config=config,
+        stats=stats,
+        batch_size=batch_size,
+        batch_count=batch_count,
+        start_method=start_method,
+    )
+    made, why = maker(contents)
     loader = Loader(
         dataset,
         batch_size,
@@ -157,19 +203,9 @@ def make_loader(
         drop_last=drop_last,
         pad=pad,
         config=config,
-        engine=make_engine(
-            chosen,
-            filler,
-            dataset,
-            workers=config.workers,
-            prefetch_factor=config.prefetch_factor,
-            is_pinned=config.pin_memory,
-            stats=stats,
-            batch_size=batch_size,
-            batch_count=batch_count,
-            seed=seed,
-            start_method=start_method,
-        ),
+        contents=contents,
+        engine=made,
+        maker=maker,
         totals=stats,
     )
     _log.log(
@@ -180,7 +216,7 @@ def make_loader(
         batch_size or "the batch sampler's sizes",
         rest,
         config.workers,
-        "loader threads" if chosen == "thread" else "loader workers",
+        "loader threads" if stats.engine == "thread" else "loader workers",
         ", pinned memory" if config.pin_memory else "",
         why,
     )
@@ -278,25 +314,3 @@ def _batch_count(
         )
     dropped = f", the last {short} samples of an epoch dropped" if short else ""
     return count // batch_size, where + dropped
-
-
-def _image_ops(dataset: LMDBDataset, ops: Sequence[ImageOp], seed: int) -> ImageOps | None:
-    """The operations, worked out for the dataset's images."""
-    if not ops:
-        return None
-    from readers.image_plan import compile_ops  # Loads OpenCV.
-
-    view = dataset.view
-    images = [f for f in dataset.schema.fields if f.kind == "image" and f.name in view.fields]
-    if len(images) != 1:
-        names = [field.name for field in images]
-        raise ValueError(f"ops need one image among the fields; got {names!r}. Choose with fields=")
-    field = images[0]
-    if field.dtype is None or field.shape[2] is None:
-        raise ValueError(
-            f"ops need images of one kind, and each sample of {field.name!r} has its own channels "
-            "and element type. Build the store with --mode rgb"
-        )
-    if view.image_as == "pil":
-        raise ValueError("ops make tensors; take image_as='tensor' or 'numpy'")
-    return ImageOps(field.name, compile_ops(ops, field.shape[2], field.dtype), seed)

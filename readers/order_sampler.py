@@ -12,8 +12,9 @@ would have.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sized
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,9 @@ from torch.utils.data import DistributedSampler
 
 from readers.place import Place, Run
 from readers.ranks import check_ranks, ranks
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Remainder = Literal["pad", "drop", "keep"]
 
@@ -80,7 +84,7 @@ class OrderSampler(DistributedSampler[int]):
         self.seed = seed
         self.remainder: Remainder = remainder
         self.place = Place()
-        self._ranks = (rank, world_size)
+        self._ranks: tuple[int | None, int | None] = (rank, world_size)
 
     def indices(self, epoch: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """The samples at some positions of an epoch: a pure function, which a subclass gives.
@@ -109,6 +113,17 @@ class OrderSampler(DistributedSampler[int]):
     def num_replicas(self) -> int:  # type: ignore[override]
         """How many processes share an epoch: torch's name for the world size."""
         return ranks(*self._ranks)[1]
+
+    @property
+    def world_size_given(self) -> int | None:
+        """How many processes share an epoch, as it was given; None where torch is asked."""
+        return self._ranks[1]
+
+    def of_rank(self, rank: int, world_size: int) -> Self:
+        """The same order, for a rank that is given; it counts the same epochs."""
+        order = copy.copy(self)
+        order._ranks = (rank, world_size)
+        return order
 
     @property
     def epoch(self) -> int:  # type: ignore[override]

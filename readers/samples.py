@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
 import torch
@@ -39,6 +39,35 @@ class GatheredSamples(Sequence[Any]):
         self._as_tuples = as_tuples
         self._as_numpy = as_numpy
         self._made: list[Any] | None = None
+
+    def part(self, start: int, stop: int) -> GatheredSamples:
+        """The samples in [start, stop), over the same memory."""
+        return GatheredSamples(
+            {name: values[start:stop] for name, values in self._batch.items()},
+            self._names,
+            stop - start,
+            as_tuples=self._as_tuples,
+            as_numpy=self._as_numpy,
+        )
+
+    @staticmethod
+    def joined(
+        pieces: Sequence[GatheredSamples], join: Callable[[list[Any]], Any]
+    ) -> GatheredSamples:
+        """The samples of several pieces as one, whose fields are alike.
+
+        Args:
+            pieces: At least one.
+            join: Makes one field of all samples of that of each piece.
+        """
+        first = pieces[0]
+        return GatheredSamples(
+            {name: join([piece._batch[name] for piece in pieces]) for name in first._batch},
+            first._names,
+            sum(map(len, pieces)),
+            as_tuples=first._as_tuples,
+            as_numpy=first._as_numpy,
+        )
 
     def collated(self) -> Any:
         """The whole batch: a dict of fields, or a tuple of them."""

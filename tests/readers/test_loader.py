@@ -535,7 +535,11 @@ def test_ops_need_images_that_they_can_work_on(shapes, every_kind, make_loader):
     )
     refused(LMDBDataset(shapes.path, image_as="pil"), "image_as='tensor' or 'numpy'")
     refused(LMDBDataset(shapes.path, transform=kept), "an LMDBDataset without a transform")
-    refused(Subset(LMDBDataset(shapes.path), [1, 2]), "got Subset")
+    refused(
+        Subset(LMDBDataset(shapes.path, transform=kept), [1, 2]),
+        r"got one with a transform.*dataset.transform = None",
+    )
+    refused(Subset([1, 2, 3], [1, 2]), r"got Subset of list.*dataset.select\(subset.indices\)")
     refused(LMDBDataset(shapes.path), "with our collate", collate_fn=list)
 
 
