@@ -169,7 +169,9 @@ class GivenBatches:
         self.batch_sampler = batch_sampler
         self.place = Place()
         self._told: Any = _told_of(batch_sampler, sampler)
-        self._epoch_told = getattr(self._told, "epoch", None)
+        # A sampler of ours counts epochs itself, and may have been told one already.
+        is_ours = isinstance(getattr(self._told, "place", None), Place)
+        self._epoch_told = None if is_ours else getattr(self._told, "epoch", None)
         source = batch_sampler if sampler is None else sampler
         self._kind = type(source).__name__
         self._is_random = isinstance(source, _RANDOM)

@@ -28,11 +28,13 @@ class Asking(NamedTuple):
         rank_count: Ranks that it deals batches out to; None where it takes them as they are.
         splits: Whether it deals out parts of each batch, rather than whole batches.
         epoch: Which one it says this is, if it does.
+        sends: Whether it sends batches to the other ranks, from their memory.
     """
 
     rank_count: int | None = None
     splits: bool = False
     epoch: int | None = None
+    sends: bool = False
 
 
 def who_asks(sampler: object) -> Asking:
@@ -68,7 +70,9 @@ def _told_by(module: ModuleType, caller: Any, sampler: object, asking: Asking) -
     count = caller.state.num_processes if is_dispatcher else getattr(caller, "num_processes", 1)
     if isinstance(caller, shard) or is_dispatcher:
         splits = bool(getattr(caller, "split_batches", False))
-        asking = asking._replace(rank_count=count if count > 1 else None, splits=splits)
+        asking = asking._replace(
+            rank_count=count if count > 1 else None, splits=splits, sends=is_dispatcher
+        )
     return asking
 
 

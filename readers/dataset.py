@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
+from readers.draws import is_sent
 from readers.filling import BatchReader
 from readers.names import cannot_set, checked_names, split_name, unknown
 from readers.samples import Sample
@@ -278,7 +279,8 @@ class LMDBDataset(Dataset[Any]):
         reader = self._batch_reader
         if reader is None:
             reader = self._batch_reader = BatchReader(self._view)
-        return reader.read(self._checked_indices(indices, len(self._view.selection)))
+        samples = reader.read(self._checked_indices(indices, len(self._view.selection)))
+        return samples.in_order() if is_sent(indices) else samples
 
     def _checked(self, index: int, count: int) -> int:
         try:

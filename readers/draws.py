@@ -47,6 +47,8 @@ class SampleIndex(int):
         turn: Its place in the batch.
         draw: As in `split_draws`; 0 where the index alone counts.
         is_valid: Whether it counts, or only fills the batch up.
+        is_sent: Whether the batch is sent to other processes byte by byte, as accelerate's
+            dispatcher does: then its tensors must lie in memory in the order of their axes.
     """
 
     epoch: int
@@ -54,19 +56,27 @@ class SampleIndex(int):
     turn: int
     draw: int
     is_valid: bool
+    is_sent: bool
 
     def __new__(
-        cls, index: int, epoch: int, number: int, turn: int, draw: int = 0, is_valid: bool = True
+        cls,
+        index: int,
+        epoch: int,
+        number: int,
+        turn: int,
+        draw: int = 0,
+        is_valid: bool = True,
+        is_sent: bool = False,
     ) -> SampleIndex:
         """An int cannot be changed once it is there, so its other facts are added here."""
         self = super().__new__(cls, index)
         self.epoch, self.number, self.turn = epoch, number, turn
-        self.draw, self.is_valid = draw, is_valid
+        self.draw, self.is_valid, self.is_sent = draw, is_valid, is_sent
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        parts = (int(self), self.epoch, self.number, self.turn, self.draw, self.is_valid)
-        return SampleIndex, parts
+        facts = (self.epoch, self.number, self.turn, self.draw, self.is_valid, self.is_sent)
+        return SampleIndex, (int(self), *facts)
 
     def __copy__(self) -> SampleIndex:
         return self
@@ -76,7 +86,12 @@ class SampleIndex(int):
 
 
 def said(
-    indices: NDArray[np.int64], epoch: int, number: int, valid: Sequence[bool] | None = None
+    indices: NDArray[np.int64],
+    epoch: int,
+    number: int,
+    valid: Sequence[bool] | None = None,
+    *,
+    is_sent: bool = False,
 ) -> list[SampleIndex]:
     """The indices of a batch, each saying of which draw it is.
 
@@ -85,13 +100,14 @@ def said(
         epoch: Its number.
         number: Of the batch in the epoch, over all ranks.
         valid: For each, whether it counts. None: all of them.
+        is_sent: Whether the batch is sent to other processes.
     """
     indices, draws = split_draws(indices)
     count = len(indices)
     of_draw = [0] * count if draws is None else draws.tolist()
     counts = [True] * count if valid is None else valid
     rows = zip(indices.tolist(), range(count), of_draw, counts, strict=True)
-    return [SampleIndex(at, epoch, number, turn, draw, ok) for at, turn, draw, ok in rows]
+    return [SampleIndex(at, epoch, number, turn, draw, ok, is_sent) for at, turn, draw, ok in rows]
 
 
 def unsaid(indices: Sequence[Any]) -> NDArray[np.int64]:
@@ -101,3 +117,8 @@ def unsaid(indices: Sequence[Any]) -> NDArray[np.int64]:
     if any(draws) and len(draws) == len(array):
         array = array | np.array(draws, np.int64) << INDEX_BITS
     return array
+
+
+def is_sent(indices: Sequence[Any]) -> bool:
+    """Whether the batch of these indices is sent to other processes byte by byte."""
+    return len(indices) > 0 and type(indices[0]) is SampleIndex and indices[0].is_sent

@@ -22,7 +22,7 @@ from readers.buckets import BucketBatchSampler
 from readers.cuts import Asking, who_asks
 from readers.draws import SampleIndex, said
 from readers.order_sampler import OrderSampler
-from readers.place import Run
+from readers.place import Place, Run
 
 
 class LoaderSampler(DistributedSampler[int]):
@@ -155,7 +155,7 @@ class LoaderSampler(DistributedSampler[int]):
                 valid = view.valid(at).tolist()
             for other, part in enumerate(parts):
                 number = first + turn * world_size + other
-                for index in said(part, run.epoch, number, valid):
+                for index in said(part, run.epoch, number, valid, is_sent=asking.sends):
                     run.position = min(at + other * size + (index.turn + 1) * each, end)
                     yield index
 
@@ -189,16 +189,25 @@ class LoaderBatchSampler(BatchSampler):
         return self._given[1]
 
     @property
+    def place(self) -> Place:
+        """Where the next epoch begins."""
+        if type(self.sampler) is LoaderSampler:
+            return self.sampler.given.place
+        return self.batches.place
+
+    @property
     def epoch(self) -> int:
         """The epoch of the next iteration."""
-        if type(self.sampler) is LoaderSampler:
-            return self.sampler.epoch
-        return self.batches.place.next_epoch
+        return self.place.next_epoch
 
     def __iter__(self) -> Iterator[list[int]]:
         if type(self.sampler) is LoaderSampler:
             return self._chunked(iter(self.sampler))
         return _said_batches(self, self.batches)
+
+    def __repr__(self) -> str:
+        tail = ", the last short one dropped" if self.drop_last else ""
+        return f"batches of {self.batch_size}{tail}, of {self.sampler!r}"
 
     def _chunked(self, indices: Iterator[int]) -> Iterator[list[int]]:
         while batch := list(islice(indices, self.batch_size)):
@@ -207,10 +216,7 @@ class LoaderBatchSampler(BatchSampler):
 
     def set_epoch(self, epoch: int) -> None:
         """Have the next iteration be the epoch of this number. Without it, they count up."""
-        if type(self.sampler) is LoaderSampler:
-            self.sampler.set_epoch(epoch)
-        else:
-            self.batches.place.set_epoch(epoch)
+        self.place.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """The place in the order; see `OrderSampler.state_dict`."""
@@ -242,6 +248,7 @@ class GivenBatchSampler(Sampler[list[int]]):
     def __init__(self, batch_sampler: Iterable[Sequence[int]]) -> None:
         self.given = batch_sampler
         self.batches = GivenBatches(batch_sampler)
+        self.place = self.batches.place
 
     def __getattr__(self, name: str) -> Any:
         if name == "given" or name.startswith("__"):
@@ -251,11 +258,11 @@ class GivenBatchSampler(Sampler[list[int]]):
     @property
     def epoch(self) -> int:
         """The epoch of the next iteration."""
-        return self.batches.place.next_epoch
+        return self.place.next_epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Have the next iteration be the epoch of this number. Without it, they count up."""
-        self.batches.place.set_epoch(epoch)
+        self.place.set_epoch(epoch)
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -266,15 +273,15 @@ class GivenBatchSampler(Sampler[list[int]]):
 
 def _said_batches(asked: object, batches: GivenBatches) -> Iterator[list[int]]:
     """The batches of a user's sampler, with epoch and number on each index."""
-    epoch = who_asks(asked).epoch
-    if epoch is not None:
-        batches.place.set_epoch(epoch)
+    asking = who_asks(asked)
+    if asking.epoch is not None:
+        batches.place.set_epoch(asking.epoch)
     run = batches.begin()
     rank, world_size = batches.ranks()
     for part in batches.parts(run.epoch, run.position):
         number = run.position * world_size + rank
         run.position += 1
-        yield [*said(part, run.epoch, number)]
+        yield [*said(part, run.epoch, number, is_sent=asking.sends)]
 
 
 def is_exposed(batch_sampler: object) -> bool:

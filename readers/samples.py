@@ -69,6 +69,15 @@ class GatheredSamples(Sequence[Any]):
             as_numpy=first._as_numpy,
         )
 
+    def in_order(self) -> GatheredSamples:
+        """The same samples, the tensors of the batch contiguous: images are channels-last else."""
+        return GatheredSamples.joined(
+            [self],
+            lambda values: (
+                values[0].contiguous() if isinstance(values[0], torch.Tensor) else values[0]
+            ),
+        )
+
     def collated(self) -> Any:
         """The whole batch: a dict of fields, or a tuple of them."""
         if self._as_tuples:

@@ -21,9 +21,10 @@ from torch.utils.data import Dataset, get_worker_info
 
 from readers.contents import Contents, Filler
 from readers.dataset import LMDBDataset
-from readers.draws import SampleIndex, split_draws, unsaid
+from readers.draws import SampleIndex, is_sent, split_draws, unsaid
 from readers.filling import MapFiller
 from readers.global_seeds import seed_globals
+from readers.samples import GatheredSamples
 from readers.stats import Watch
 
 _OWN = ("_contents", "_filler", "_transforms")
@@ -92,6 +93,11 @@ class ServedDataset(Dataset[Any]):
                 return contents.dataset.__getitems__(indices)  # type: ignore[no-any-return]
             return [contents.dataset[index] for index in indices]
         samples = self._samples(indices)
+        if is_sent(indices):
+            if isinstance(samples, GatheredSamples):
+                samples = samples.in_order()
+            else:
+                samples = [_in_order(sample) for sample in samples]
         if not contents.pad:
             return samples
         return MarkedSamples(samples, [index.is_valid for index in indices])
@@ -190,6 +196,17 @@ def marked(batch: Any, valid: torch.Tensor) -> Any:
         "pad=True adds a field 'valid' to batches that are dicts, tuples or lists; "
         f"got {found}. Have collate_fn return one of these, or leave pad out"
     )
+
+
+def _in_order(value: Any) -> Any:
+    """A sample, its tensors contiguous: batches are as their samples are."""
+    if isinstance(value, torch.Tensor):
+        return value.contiguous()
+    if type(value) is dict:
+        return {name: _in_order(part) for name, part in value.items()}
+    if type(value) in (tuple, list):
+        return type(value)([_in_order(part) for part in value])
+    return value
 
 
 def in_range(indices: NDArray[np.int64], dataset: Dataset[Any]) -> NDArray[np.int64]:

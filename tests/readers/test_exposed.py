@@ -324,6 +324,9 @@ def test_one_who_makes_another_loader_of_its_attributes_gets_its_batches(dataset
     settings = {name: getattr(first, name) for name in names if name not in own}
     again = type(first)(**settings, batch_sampler=Around(first.batch_sampler))
     assert same(epochs_of(again), expected)
+    first.set_epoch(1)
+    again = type(first)(**settings, batch_sampler=Around(first.batch_sampler))
+    assert same(epochs_of(again, 1), expected[1:])
     first = loader()
     other = type(first.batch_sampler)(first.sampler, batch_size=5, drop_last=False)
     assert same(epochs_of(type(first)(**settings, batch_sampler=other)), expected)
