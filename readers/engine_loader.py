@@ -146,7 +146,9 @@ class Loader(DataLoader[Any]):
             multiprocessing_context=start_method if config.workers else None,
         )
         # As a DataLoader of torch has them that was given a sampler and a batch size.
-        vars(self).update(dataset=served(contents), batch_size=batch_size, drop_last=drop_last)
+        total = sampler.count if isinstance(sampler, OrderSampler) else None
+        shown_dataset = served(contents, total)
+        vars(self).update(dataset=shown_dataset, batch_size=batch_size, drop_last=drop_last)
         if sampler is not None:
             vars(self).update(sampler=sampler)
         self._is_made = True

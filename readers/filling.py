@@ -422,7 +422,7 @@ class StoreFiller:
         return self._reader
 
     def samples(self, indices: NDArray[np.int64], epoch: int, watch: Watch) -> GatheredSamples:
-        """The samples of one batch, in fresh memory: for other loaders than ours.
+        """The samples of one batch, in memory of the reader: for other loaders than ours.
 
         Args:
             indices: They may carry draws.
@@ -430,7 +430,7 @@ class StoreFiller:
             watch: Told where time goes.
         """
         indices, draws = split_draws(indices)
-        return self._opened().read(indices, epoch, take_fresh, watch, draws)
+        return self._opened().read(indices, epoch, None, watch, draws)
 
     def fill(self, indices: NDArray[np.int64], epoch: int, take: Take, watch: Watch) -> Any:
         """One batch, its tensors in memory from `take`."""

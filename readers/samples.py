@@ -40,16 +40,6 @@ class GatheredSamples(Sequence[Any]):
         self._as_numpy = as_numpy
         self._made: list[Any] | None = None
 
-    def part(self, start: int, stop: int) -> GatheredSamples:
-        """The samples in [start, stop), over the same memory."""
-        return GatheredSamples(
-            {name: values[start:stop] for name, values in self._batch.items()},
-            self._names,
-            stop - start,
-            as_tuples=self._as_tuples,
-            as_numpy=self._as_numpy,
-        )
-
     @staticmethod
     def joined(
         pieces: Sequence[GatheredSamples], join: Callable[[list[Any]], Any]

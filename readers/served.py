@@ -27,7 +27,7 @@ from readers.global_seeds import seed_globals
 from readers.samples import GatheredSamples
 from readers.stats import Watch
 
-_OWN = ("_contents", "_filler", "_transforms")
+_OWN = ("_contents", "_filler", "_transforms", "_total")
 
 _PLAIN = (
     "this dataset is a loader's, which has {what}: they need to know epoch and draw, which the "
@@ -44,10 +44,17 @@ class ServedDataset(Dataset[Any]):
 
     Args:
         contents: Of the loader.
+        total: Samples of an epoch over all ranks, where it has not each of them once.
     """
 
-    def __init__(self, contents: Contents) -> None:
-        vars(self).update(_contents=contents, _filler=None, _transforms=())
+    def __init__(self, contents: Contents, total: int | None = None) -> None:
+        vars(self).update(_contents=contents, _filler=None, _transforms=(), _total=total)
+
+    @property
+    def total_dataset_length(self) -> int:
+        """Samples of an epoch: accelerate leaves out what it has filled up beyond these."""
+        total: int | None = self._total
+        return len(self) if total is None else total
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -67,7 +74,7 @@ class ServedDataset(Dataset[Any]):
         delattr(self._contents.dataset, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ServedDataset, (self._contents,)
+        return ServedDataset, (self._contents, self._total)
 
     def __len__(self) -> int:
         return len(self._contents.dataset)
@@ -237,9 +244,16 @@ def inner(dataset: Dataset[Any]) -> Dataset[Any]:
     return dataset
 
 
-def served(contents: Contents) -> Dataset[Any]:
-    """The dataset that a loader shows: itself, where nothing is added to what it gives."""
+def served(contents: Contents, total: int | None = None) -> Dataset[Any]:
+    """The dataset that a loader shows: itself, where nothing is added to what it gives.
+
+    Args:
+        contents: Of the loader.
+        total: Samples of an epoch over all ranks; None where that is not known.
+    """
     dataset = contents.dataset
-    if isinstance(dataset, LMDBDataset) and dataset.is_plain:
-        return ServedDataset(contents) if contents.ops or contents.pad else dataset
-    return ServedDataset(contents)
+    total = None if total == len(dataset) else total  # type: ignore[arg-type]
+    adds = contents.ops or contents.pad or total is not None
+    if isinstance(dataset, LMDBDataset) and dataset.is_plain and not adds:
+        return dataset
+    return ServedDataset(contents, total)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import packer
@@ -19,6 +20,7 @@ import readers
 from packer import Recipe, build
 
 README = Path(__file__).parents[1] / "README.md"
+FRAMEWORKS = README.parent / "docs" / "frameworks.md"
 ANNOTATIONS = README.parent / "docs" / "annotations.md"
 MODULES = sorted(
     module.name
@@ -42,10 +44,10 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
-def run_examples(document: Path) -> dict[str, Any]:
+def run_examples(document: Path, count: int = 2) -> dict[str, Any]:
     """Run the examples of a document, one after the other; what they named."""
     examples = re.findall(r"^```python\n(.*?)^```", document.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(examples) >= 2
+    assert len(examples) >= count
     names: dict[str, Any] = {}
     for example in examples:
         exec(compile(example, str(document), "exec"), names)
@@ -58,6 +60,16 @@ def test_the_examples_of_the_readme_run(folder, monkeypatch):
     batches = list(run_examples(README)["batches"])
     assert batches[0][0].shape == (64, 3, 160, 160)
     assert batches[0][0].is_floating_point()
+
+
+def test_the_example_about_frameworks_runs(folder, monkeypatch):
+    """A loader that is built from what ours shows has its batches."""
+    monkeypatch.chdir(folder)
+    names = run_examples(FRAMEWORKS, count=1)
+    first, other = (next(iter(names[name])) for name in ("loader", "same"))
+    names["loader"].set_epoch(0)
+    assert torch.equal(first[0], next(iter(names["same"]))[0])
+    assert first[0].shape == other[0].shape == (16, 3, 160, 160)
 
 
 def test_the_examples_about_annotations_run(tmp_path, monkeypatch, capsys):

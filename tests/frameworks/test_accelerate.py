@@ -59,6 +59,7 @@ def test_what_accelerate_gathers_is_each_sample_once(found, name):
     """On all ranks, whether it fills up the last batches or the loader does."""
     for facts in found:
         assert sorted(facts[name]) == list(range(50))
+        assert facts["gathered, a part"] == list(range(29))
 
 
 def test_ranks_may_have_as_many_samples_as_there_are(found):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import ConcatDataset, DataLoader, Subset, random_split
@@ -118,6 +119,35 @@ def test_a_transform_may_be_for_one_field(shapes):
     assert again[0]["image"] == dicts[4]["image"]
     with pytest.raises(Exception, match=r"no field of its samples 'picture'; it has label, image"):
         LMDBDataset(shapes.path, returns=("label", "image"), transform_field="picture")
+
+
+def timm_loader(dataset, transform, **settings):
+    """What timm's create_loader does: it sets the transform, and joins arrays and numbers."""
+
+    def fast_collate(samples):
+        assert isinstance(samples[0], tuple)
+        images = torch.stack([torch.from_numpy(image) for image, _ in samples])
+        return images, torch.tensor([label for _, label in samples])
+
+    dataset.transform = transform
+    return DataLoader(dataset, 4, collate_fn=fast_collate, **settings)
+
+
+def as_array(image):
+    return np.asarray(image.resize((5, 7))).transpose(2, 0, 1).copy()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_of_timm_gets_its_transform(shapes, workers):
+    """It gives pictures alone to its transform, of a dataset that was made without one."""
+    dataset = LMDBDataset(
+        shapes.path, returns=("image", "label"), image_as="pil", transform_field="image"
+    )
+    batches = list(timm_loader(dataset, as_array, num_workers=workers))
+    assert [tuple(images.shape) for images, _ in batches] == [(4, 3, 7, 5)] * 3
+    dataset.transform = None
+    assert torch.equal(batches[2][0][3], torch.from_numpy(as_array(dataset[11][0])))
+    assert torch.cat([labels for _, labels in batches]).tolist() == [one[1] for one in dataset]
 
 
 def test_a_transform_that_takes_pictures_is_told_of(dataset):

@@ -209,28 +209,6 @@ def test_all_count_the_same_epochs(dataset, same):
     assert same(list(loader), expected[3])
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_stateful_dataloader_of_it_goes_on_in_mid_epoch(dataset, same, workers):
-    """With operations, in the next epoch as well."""
-    stateful = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
-
-    def loader():
-        ours = make_loader(dataset, 4, train=True, workers=0, ops=OPS, seed=6)
-        return stateful(
-            ours.dataset,
-            batch_sampler=ours.batch_sampler,
-            collate_fn=ours.collate_fn,
-            num_workers=workers,
-        )
-
-    expected = epochs_of(loader(), 3)
-    stopped, resumed = loader(), loader()
-    list(stopped)
-    next(iter(stopped))
-    resumed.load_state_dict(stopped.state_dict())
-    assert same(epochs_of(resumed), [expected[1][1:], expected[2]])
-
-
 def test_what_a_loader_shows_passes_for_what_it_was_given(dataset, same):
     """For isinstance, attributes, length, single samples, pickles and copies."""
     plain = make_loader(dataset, 4, train=True, workers=0)

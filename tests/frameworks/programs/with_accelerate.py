@@ -6,7 +6,7 @@ import torch
 from accelerate import Accelerator, DataLoaderConfiguration, skip_first_batches
 from common import OPS, all_seen, answer, dataset, loader
 
-from readers import BucketBatchSampler, make_loader
+from readers import BucketBatchSampler, SequentialSampler, make_loader
 
 
 def accelerator(**settings):
@@ -73,6 +73,7 @@ for name, settings, ours in (
     ("gathered, split", {"split_batches": True}, {"batch_size": 3 * world_size}),
     ("gathered, padded", {}, {"pad": True}),
     ("gathered, dispatched", {"dispatch_batches": True}, {}),
+    ("gathered, a part", {}, {"sampler": SequentialSampler(50, num_samples=29)}),
     ("gathered, uneven", {"even_batches": False}, {}),
 ):
     with_settings = accelerator(**settings)
