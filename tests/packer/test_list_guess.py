@@ -38,7 +38,8 @@ def test_a_column_that_names_every_picture_is_the_path(
     for raw in (tmp_path, tmp_path / "train.csv"):
         found = scan_source(raw, SourceOptions())
         assert found.format == "csv"
-        assert [field.name for field in found.fields] == fields
+        splits = ["split"] if folder == "train" else []
+        assert [field.name for field in found.fields] == [*fields, *splits]
         assert found.classes == classes
         keys = [os.path.join(folder, f"{stem}.png").encode() for stem in stems]
         assert [item.key for item in found.items] == keys

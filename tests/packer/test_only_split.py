@@ -145,11 +145,6 @@ def make_csv_lists_utf16(raw: Path) -> None:
     (raw / "val.csv").write_bytes("path,label\n0.png,a\n".encode("utf-16"))
 
 
-def make_csv_lists_unlabelled(raw: Path) -> None:
-    make_csv_lists(raw)
-    (raw / "val.csv").write_text("path,width\n0.png,3\n")
-
-
 def make_jsonl(raw: Path) -> None:
     draw_tree(raw, ["0.png", "1.png"])
     lines = [{"file_name": f"{n}.png", "label": "a", "split": "train"} for n in range(2)]
@@ -447,7 +442,6 @@ MAKERS: dict[str, tuple[str, Callable[[Path], None]]] = {
             make_csv_lists,
             make_csv_lists_quoted,
             make_csv_lists_utf16,
-            make_csv_lists_unlabelled,
         ],
         "jsonl": [make_jsonl, make_jsonl_lists],
         "parquet": [make_parquet],
@@ -495,6 +489,18 @@ def test_what_is_wrong_in_another_split_is_counted_there(case, tmp_path):
     assert found.ignored.counts[OTHER_SPLIT] > 0
     met = [len(s.items) + len(s.rejects) + s.ignored.total for s in (everything, found)]
     assert met[0] == met[1]
+
+
+def test_a_table_of_another_split_that_says_nothing_is_no_list(tmp_path):
+    """Beside it the only list still has the split that its name tells, where that is asked for."""
+    raw = tmp_path / "raw"
+    make_csv_lists(raw)
+    (raw / "val.csv").write_text("path,width\n0.png,3\n")
+    found = scan_source(raw, SourceOptions(split="train"))
+    assert len(found.items) == 2
+    assert (found.rejects, found.splits) == ([], ("train",))
+    with pytest.raises(SourceError, match="'val' was asked for"):
+        scan_source(raw, SourceOptions(split="val"))
 
 
 PATTERNS = {

@@ -114,8 +114,7 @@ def _lists_of_one_folder(
     raw: Path, paths: list[Path], read: Callable[[Path], Table], expected: str, wanted: str | None
 ) -> list[ListFile]:
     if len(paths) == 1:
-        split = split_in_name(paths[0]) if wanted is not None else None
-        return [ListFile(read(paths[0]), b"", None if is_other_split(split, wanted) else split)]
+        return [_lone_list(read(paths[0]), wanted)]
     found = []
     for path in paths:
         try:
@@ -132,7 +131,13 @@ def _lists_of_one_folder(
         return [ListFile(t, b"", split) for t, split in zip(tables, splits, strict=True)]
     if len(tables) != 1:
         raise SourceError(_not_one(raw, [table.path for table in tables], expected))
-    return [ListFile(tables[0], b"", None)]
+    return [_lone_list(tables[0], wanted)]
+
+
+def _lone_list(table: Table, wanted: str | None) -> ListFile:
+    """The only list. Its name tells a split only where that split is asked for."""
+    split = split_in_name(table.path) if wanted is not None else None
+    return ListFile(table, b"", None if is_other_split(split, wanted) else split)
 
 
 def _one_list(
