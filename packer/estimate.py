@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packer.errors import BuildError
+from packer.files.sizes import picture_bytes_max
 from packer.forms import drawn
 from packer.geometry import plan_fit
 from packer.recipe import Recipe
 from packer.sampling import ENCODED, HEADERS, Sampled, SampleSize, sample_of
-from packer.sizes import picture_bytes_max
 from packer.sources.items import Scan
 from packer.wording import size_text
 from readers.machine import core_count

@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 
-from packer.sizes import LOOKED_AT_BYTES, check_start, size_problem
+from packer.files.sizes import LOOKED_AT_BYTES, check_start, size_problem
 from packer.sources.items import RawFile
 from readers.store.errors import ImageError
 from readers.store.signatures import START_BYTES
@@ -31,7 +31,7 @@ def read_raw_file(root: bytes, file: RawFile, bytes_max: int) -> bytes:
     Args:
         root: Folder that its path is relative to.
         file: As the source found it.
-        bytes_max: A file that is larger is not read; see `packer.sizes`.
+        bytes_max: A file that is larger is not read; see `packer.files.sizes`.
 
     Raises:
         RawFileError: It cannot be read, or is not what the source found.

@@ -9,8 +9,8 @@ from collections.abc import Container, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeAlias
 
+from packer.files.sizes import picture_bytes_max
 from packer.raw_files import RawFileError, read_raw_file
-from packer.sizes import picture_bytes_max
 from packer.slow_storage import THREAD_COUNT, Pace
 from packer.sources.items import RawFile, RawItem
 
@@ -45,7 +45,7 @@ def read_files(root: bytes, item: RawItem, bytes_max: int = BYTES_MAX) -> Files:
     Args:
         root: Folder that their paths are relative to.
         item: The item.
-        bytes_max: A file that is larger is not read; see `packer.sizes`.
+        bytes_max: A file that is larger is not read; see `packer.files.sizes`.
     """
     files: Files = {}
     for file in files_of(item):
@@ -79,7 +79,7 @@ class ReadAhead:
         root: Folder that their paths are relative to.
         items: Of one task.
         skipped: Positions of items that are not to be touched.
-        bytes_max: A file that is larger is not read; see `packer.sizes`.
+        bytes_max: A file that is larger is not read; see `packer.files.sizes`.
     """
 
     def __init__(

@@ -22,10 +22,10 @@ from packer.containers import Containers, is_forward_only
 from packer.containers.spool import SPOOLED_OVERHEAD_BYTES, spooled_item, write_spooled
 from packer.errors import NoSpaceError
 from packer.estimate import store_bytes
+from packer.files.sizes import picture_bytes_max
 from packer.plan import BuildPlan
 from packer.raw_files import RawFileError
 from packer.scratch import member_spool_folder, spool_base
-from packer.sizes import picture_bytes_max
 from packer.sources.items import RawItem
 from packer.sources.walk import readable_path
 from packer.wording import count_text, names_text, size_text

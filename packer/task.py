@@ -13,11 +13,11 @@ import numpy as np
 
 from packer.containers import Containers
 from packer.errors import RejectedItemError
+from packer.files.sizes import picture_bytes_max
 from packer.raw_files import RawFileError
 from packer.read_ahead import Files, ReadAhead, content_digest
 from packer.recipe import Recipe
 from packer.sample_maker import SampleMaker
-from packer.sizes import picture_bytes_max
 from packer.sources.annotations import unpack_annotations
 from packer.sources.items import RawItem, Reject
 from packer.sources.walk import item_place

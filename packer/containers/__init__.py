@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from packer.containers.archives import GzipContainer, range_container, zip_container
 from packer.containers.arrays import CifarContainer, IdxContainer
 from packer.containers.container import Container
-from packer.containers.gzip_stream import is_compressed
 from packer.containers.spool import SpoolContainer
 from packer.containers.tables import arrow_container, parquet_container
-from packer.sizes import picture_bytes_max, size_problem
-from packer.sources.cifar_batch import PYTHON
+from packer.files.cifar import PYTHON
+from packer.files.gzip_stream import is_compressed
+from packer.files.sizes import picture_bytes_max, size_problem
 from packer.sources.items import Member, RawItem
 from readers.store.errors import ImageError
 
@@ -57,7 +57,7 @@ class Containers:
 
     Args:
         root: Folder that the items' paths are relative to.
-        bytes_max: An image that is larger is not read; see `packer.sizes`.
+        bytes_max: An image that is larger is not read; see `packer.files.sizes`.
     """
 
     def __init__(self, root: bytes, bytes_max: int | None = None) -> None:

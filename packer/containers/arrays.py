@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packer.containers.container import check_unchanged, open_file, read_at
-from packer.containers.gzip_stream import GzipDamageError, GzipStream
-from packer.sources.cifar_batch import (
+from packer.files.cifar import (
     BINARY,
     PICKLE_BYTES_MAX,
     SIDE,
@@ -18,7 +17,8 @@ from packer.sources.cifar_batch import (
     planes_to_pixels,
     read_python_batch,
 )
-from packer.sources.idx_file import IMAGES_HEADER_BYTES, open_idx, read_images_header
+from packer.files.gzip_stream import GzipDamageError, GzipStream
+from packer.files.idx import IMAGES_HEADER_BYTES, open_idx, read_images_header
 from packer.sources.items import RawItem
 from readers.store.errors import ImageError
 

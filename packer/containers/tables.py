@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from packer.containers.container import check_unchanged, open_file
-from packer.sources.hugging_face.arrow_files import (
+from packer.files.arrow import (
     ArrowBatches,
     arrow_errors,
     image_bytes_column,

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packer.errors import SourceError
+from packer.files.arrow import arrow_errors, open_parquet
 from packer.sources.container_files import ContainerFiles
 from packer.sources.detection.files import kind_of_file
 from packer.sources.detection.look import HEAD_BYTES, Look
-from packer.sources.hugging_face.arrow_files import arrow_errors, open_parquet
 from packer.sources.pairing import split_path, stem_of
 from packer.sources.source import SourceOptions
 from packer.sources.walk import readable_path

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from packer.errors import SourceError
-from packer.sources.cifar_batch import (
+from packer.files.cifar import (
     BINARY,
     PICKLE_BYTES_MAX,
     PIXEL_BYTES,
@@ -28,12 +28,12 @@ from packer.sources.cifar_batch import (
     pixel_rows,
     read_python_batch,
 )
+from packer.files.safe_pickle import UnsafePickleError
+from packer.files.start import pointer_reason, pointer_reason_of
 from packer.sources.class_names import ClassNames, read_class_names
 from packer.sources.container_files import ContainerFiles, find_container_files, split_of_path
-from packer.sources.file_start import pointer_reason, pointer_reason_of
 from packer.sources.items import Member, RawFile, RawItem, Reject, Scan, tag_split
 from packer.sources.pairing import split_path
-from packer.sources.safe_pickle import UnsafePickleError
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
 from packer.sources.walk import readable_path

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from packer.errors import SourceError
-from packer.sources.text_file import read_text
+from packer.files.text import read_text
 from packer.sources.walk import readable_path
 
 

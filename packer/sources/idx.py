@@ -11,10 +11,7 @@ import zlib
 from pathlib import Path
 
 from packer.errors import SourceError
-from packer.sources.class_names import ClassNames
-from packer.sources.container_files import ContainerFiles, find_container_files, split_of_path
-from packer.sources.file_start import pointer_reason_of
-from packer.sources.idx_file import (
+from packer.files.idx import (
     IMAGES_HEADER_BYTES,
     IMAGES_MAX,
     IdxHeader,
@@ -22,6 +19,9 @@ from packer.sources.idx_file import (
     read_images_header,
     read_labels,
 )
+from packer.files.start import pointer_reason_of
+from packer.sources.class_names import ClassNames
+from packer.sources.container_files import ContainerFiles, find_container_files, split_of_path
 from packer.sources.items import Member, RawFile, RawItem, Reject, Scan, tag_split
 from packer.sources.pairing import split_path
 from packer.sources.source import SourceOptions

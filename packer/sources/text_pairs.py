@@ -11,15 +11,15 @@ from typing import NamedTuple
 import msgspec
 
 from packer.errors import SourceError
+from packer.files.start import pointer_reason
+from packer.files.text import read_bounded
 from packer.sources.annotations import Annotations, RawObject, pack_annotations, unpack_annotations
 from packer.sources.class_names import ClassNames, class_names
-from packer.sources.file_start import pointer_reason
 from packer.sources.items import RawItem, Reject, Scan
 from packer.sources.pairing import PictureIndex, composed, several_reason, split_path, stem_of
 from packer.sources.picture_item import picture_item
 from packer.sources.sidecars import splits_by_folder
 from packer.sources.splits import ordered_splits, split_field
-from packer.sources.text_file import read_bounded
 from packer.sources.walk import NOT_A_PICTURE, Picture, Tree, readable_path, walk
 from packer.wording import count_text, names_text
 from readers.store.schema import Field

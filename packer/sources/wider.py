@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from packer.errors import SourceError
+from packer.files.text import read_listing
 from packer.sources.annotations import Annotations, RawObject, object_fields, pack_annotations
 from packer.sources.items import RawItem, Reject, Scan, tag_split
 from packer.sources.only_split import is_other_split
@@ -24,7 +25,6 @@ from packer.sources.pairing import PictureIndex, split_path
 from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
-from packer.sources.text_file import read_listing
 from packer.sources.text_values import number_problem, read_numbers, separator_problem
 from packer.sources.walk import NOT_A_PICTURE, Picture, Tree, is_picture_name, readable_path, walk
 from packer.wording import count_text, names_text

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packer.errors import SourceError
+from packer.files.start import pointer_reason_of
 from packer.sources.beside import (
     ANNOTATION_NAME,
     PROSE_NAME,
@@ -26,7 +27,6 @@ from packer.sources.container_files import (
     split_of_path,
     splits_of_paths,
 )
-from packer.sources.file_start import pointer_reason_of
 from packer.sources.items import Member, RawFile, RawItem, Reject, Scan, tag_split
 from packer.sources.masks.names import role_of
 from packer.sources.pairing import split_path, stem_of

@@ -7,7 +7,7 @@ import gzip
 import io
 import random
 
-from packer.containers.gzip_stream import GzipDamageError, GzipStream, is_compressed
+from packer.files.gzip_stream import GzipDamageError, GzipStream, is_compressed
 
 CONTENT = random.Random(0).randbytes(300_000)
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packer.sources.safe_pickle import UnsafePickleError, load_pickle
+from packer.files.safe_pickle import UnsafePickleError, load_pickle
 
 PLAIN = st.recursive(
     st.none()
@@ -186,6 +186,6 @@ def test_data_that_grows_or_turns_in_circles_is_refused():
 
 def test_every_instruction_that_is_let_through_exists():
     """A misspelled name would shut out good files."""
-    from packer.sources.safe_pickle import _INSTRUCTIONS
+    from packer.files.safe_pickle import _INSTRUCTIONS
 
     assert {name.decode() for name in _INSTRUCTIONS} <= {o.name for o in pickletools.opcodes}

@@ -17,10 +17,10 @@ import pytest
 from PIL import Image
 
 from packer.errors import SourceError
+from packer.files.sizes import LOOKED_AT_BYTES, check_start, picture_bytes_max, size_problem
+from packer.files.text import bounded_lines, read_bounded, read_text
 from packer.recipe import Recipe
-from packer.sizes import LOOKED_AT_BYTES, check_start, picture_bytes_max, size_problem
 from packer.sources import SourceOptions, scan_source
-from packer.sources.text_file import bounded_lines, read_bounded, read_text
 from readers.store.errors import ImageError
 
 MIB = 2**20

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from packer.sources.xml_file import read_xml, stream_xml
+from packer.files.xml import read_xml, stream_xml
 
 
 def write(tmp_path: Path, data: bytes) -> bytes:

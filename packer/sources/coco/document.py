@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import msgspec
 
 from packer.errors import SourceError
-from packer.sources.file_start import content_problem
+from packer.files.start import content_problem
 from packer.sources.pairing import split_path
 from packer.sources.walk import readable_path
 from readers.store.signatures import START_BYTES

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from packer.errors import SourceError
+from packer.files.arrow import open_parquet
+from packer.files.start import pointer_reason_of
 from packer.sources.detection.found import (
     DECLARED,
     FILES_MAX,
@@ -18,8 +20,6 @@ from packer.sources.detection.found import (
 from packer.sources.detection.json_outline import JsonOutline, read_json_outline
 from packer.sources.detection.look import Look, shown_names
 from packer.sources.detection.promises import broken_promise
-from packer.sources.file_start import pointer_reason_of
-from packer.sources.hugging_face.arrow_files import open_parquet
 from packer.sources.hugging_face.columns import columns_of
 from packer.sources.pairing import stem_of
 from packer.sources.walk import readable_path

@@ -10,10 +10,10 @@ import re
 
 import msgspec
 
+from packer.files.start import content_problem, pointer_reason
+from packer.files.xml import FILE_BYTES_MAX, read_xml
 from packer.sources.detection.mentions import decoded
-from packer.sources.file_start import content_problem, pointer_reason
 from packer.sources.walk import readable_path
-from packer.sources.xml_file import FILE_BYTES_MAX, read_xml
 from readers.store.signatures import START_BYTES
 
 _DATA_EXTENSIONS = (

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from packer.sources.hugging_face.arrow_files import image_value_type, load_pyarrow
+from packer.files.arrow import image_value_type, load_pyarrow
 
 LABEL_COLUMNS = ("label", "labels", "fine_label", "class", "category", "target")
 _IMAGE_COLUMNS = ("image", "img", "picture", "photo")

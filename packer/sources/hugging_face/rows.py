@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from packer.sources.container_files import ContainerFiles
-from packer.sources.hugging_face.arrow_files import (
+from packer.files.arrow import (
     ArrowBatches,
     arrow_errors,
     image_bytes_column,
     load_pyarrow,
     open_parquet,
 )
+from packer.sources.container_files import ContainerFiles
 from packer.sources.hugging_face.columns import Columns
 from packer.sources.hugging_face.tables import Table
 from packer.sources.items import MEMBER_BYTES_MAX

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from packer.errors import SourceError
+from packer.files.arrow import arrow_errors
 from packer.sources.annotations import BOX_FIELDS, object_fields
 from packer.sources.container_files import ContainerFiles
 from packer.sources.hugging_face.account import Account, account_notes
-from packer.sources.hugging_face.arrow_files import arrow_errors
 from packer.sources.hugging_face.columns import Columns, columns_of
 from packer.sources.hugging_face.labels import Labels
 from packer.sources.hugging_face.objects import BOX_FORMAT, listed, row_annotations

@@ -13,8 +13,9 @@ from xml.etree.ElementTree import Element
 
 import msgspec
 
+from packer.files.start import content_problem
+from packer.files.xml import read_xml
 from packer.sources.annotations import RawObject, pack_points
-from packer.sources.file_start import content_problem
 from packer.sources.items import Reject
 from packer.sources.labelme.masks import read_png_mask
 from packer.sources.named_objects import NamedObject, ellipse
@@ -27,7 +28,6 @@ from packer.sources.turned_boxes import (
     pack_corners,
     turn_degrees,
 )
-from packer.sources.xml_file import read_xml
 from readers.store.schema import SIDE_MAX
 from readers.store.signatures import START_BYTES
 

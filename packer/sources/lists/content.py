@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from packer.errors import SourceError
-from packer.sources.file_start import content_problem
+from packer.files.start import content_problem
 from packer.sources.lists.columns import LABEL_COLUMNS, PATH_COLUMNS
 from packer.sources.lists.files import ListFile
 from packer.sources.lists.flags import flag_columns

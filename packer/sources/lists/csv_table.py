@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from packer.errors import SourceError
-from packer.sources.file_start import pointer_reason
+from packer.files.start import pointer_reason
+from packer.files.text import LINE_BYTES_MAX
 from packer.sources.lists.columns import Columns, columns_of
 from packer.sources.lists.table import Row, Table
-from packer.sources.text_file import LINE_BYTES_MAX
 from packer.sources.walk import readable_path
 from readers.store.signatures import START_BYTES
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from packer.errors import SourceError
-from packer.sources.file_start import pointer_reason_of
+from packer.files.start import pointer_reason_of
 from packer.sources.lists.columns import columns_of
 from packer.sources.lists.table import Row, Table, flat_record
 from packer.sources.walk import readable_path

@@ -10,15 +10,15 @@ from itertools import islice
 from pathlib import Path
 
 from packer.errors import SourceError
+from packer.files.start import pointer_reason_of
+from packer.files.text import bounded_lines
 from packer.sources.class_names import read_class_names
-from packer.sources.file_start import pointer_reason_of
 from packer.sources.items import Scan
 from packer.sources.lists.columns import columns_of
 from packer.sources.lists.files import find_lists
 from packer.sources.lists.scan import scan_lists
 from packer.sources.lists.table import Row, Table
 from packer.sources.source import SourceOptions
-from packer.sources.text_file import bounded_lines
 from packer.sources.walk import is_picture_name, readable_path
 
 name = "txt-list"

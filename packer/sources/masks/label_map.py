@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from packer.errors import SourceError
+from packer.files.text import read_text
 from packer.masks import NO_COLOR, Color
 from packer.sources.class_names import read_class_names
-from packer.sources.text_file import read_text
 from packer.sources.walk import readable_path
 
 LABEL_MAP_NAMES: tuple[bytes, ...] = (

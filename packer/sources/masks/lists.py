@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from packer.files.text import LIST_BYTES_MAX, read_bounded
 from packer.sources.pairing import split_path, stem_of
 from packer.sources.splits import are_all_splits
-from packer.sources.text_file import LIST_BYTES_MAX, read_bounded
 from packer.sources.walk import is_picture_name, readable_path
 
 _FIRST_LINE_BYTES_MAX = 2**16

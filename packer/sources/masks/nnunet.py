@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from packer.errors import SourceError
+from packer.files.text import read_text
 from packer.sources.masks.label_map import LabelMap
 from packer.sources.masks.names import NNUNET_FOLDER
 from packer.sources.pairing import split_path, stem_of
-from packer.sources.text_file import read_text
 from packer.sources.walk import readable_path
 
 _CHANNEL = re.compile(rb"(.+)_\d{4}")

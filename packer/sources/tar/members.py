@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from packer.files.start import pointer_reason
 from packer.sources.container_files import member_parts, member_problem
-from packer.sources.file_start import pointer_reason
 from readers.store.signatures import START_BYTES
 
 DATA_BYTES_MAX = 16 * 2**20

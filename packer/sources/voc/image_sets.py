@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from packer.sources.file_start import pointer_reason
+from packer.files.start import pointer_reason
+from packer.files.text import LIST_BYTES_MAX, read_bounded
 from packer.sources.items import Reject
 from packer.sources.pairing import composed, split_path, stem_of
 from packer.sources.splits import ordered_splits
-from packer.sources.text_file import LIST_BYTES_MAX, read_bounded
 from packer.sources.walk import is_picture_name, readable_path
 from packer.wording import count_text
 from readers.store.splits import canonical_split

@@ -12,9 +12,9 @@ from xml.etree.ElementTree import Element
 
 import msgspec
 
+from packer.files.xml import read_xml
 from packer.sources.annotations import add_attribute
 from packer.sources.turned_boxes import bounds, turn_degrees
-from packer.sources.xml_file import read_xml
 from readers.store.schema import SIDE_MAX
 
 _SIDES = ("xmin", "ymin", "xmax", "ymax")

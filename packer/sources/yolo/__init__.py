@@ -25,19 +25,19 @@ from pathlib import Path
 from typing import get_args
 
 from packer.errors import SourceError
+from packer.files.start import pointer_reason
+from packer.files.text import read_bounded
 from packer.sources.annotations import (
     Annotations,
     keypoint_field,
     object_fields,
     pack_annotations,
 )
-from packer.sources.file_start import pointer_reason
 from packer.sources.items import RawItem, Reject, Scan
 from packer.sources.pairing import several_reason, split_path
 from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions, Task
 from packer.sources.splits import split_field
-from packer.sources.text_file import read_bounded
 from packer.sources.turned_boxes import corners_field, turned_notes
 from packer.sources.walk import NOT_A_PICTURE, Picture, readable_path
 from packer.sources.yolo.forms import find_layout

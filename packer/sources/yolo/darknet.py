@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 from packer.errors import SourceError
+from packer.files.text import read_listing
 from packer.sources.only_split import is_other_split
 from packer.sources.source import SourceOptions
-from packer.sources.text_file import read_listing
 from packer.sources.walk import Tree, readable_path, walk
 from packer.sources.yolo.layout import ANNOTATION_EXTENSIONS, Layout
 from packer.sources.yolo.named_pictures import NamedPictures, add_list

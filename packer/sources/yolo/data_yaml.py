@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 
 from packer.errors import SourceError
-from packer.sources.text_file import TEXT_BYTES_MAX, read_text
+from packer.files.text import TEXT_BYTES_MAX, read_text
 from packer.sources.walk import readable_path
 from packer.wording import names_text
 

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from packer.errors import SourceError
-from packer.sources.file_start import content_problem
+from packer.files.start import content_problem
 from packer.sources.source import SourceOptions
 from packer.sources.walk import readable_path, skip_reason
 from packer.sources.yolo.bare import bare_layout

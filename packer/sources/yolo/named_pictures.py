@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from packer.errors import SourceError
+from packer.files.text import read_listing
 from packer.sources.items import Reject, tag_split
 from packer.sources.only_split import is_other_split
 from packer.sources.pairing import PictureIndex, split_path
-from packer.sources.text_file import read_listing
 from packer.sources.walk import Picture, Tree, readable_path
 from packer.sources.yolo.data_yaml import DataYaml
 from packer.sources.yolo.labels import LabelFiles

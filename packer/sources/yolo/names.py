@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 
 from packer.errors import SourceError
+from packer.files.start import pointer_reason_of
+from packer.files.text import read_bounded
 from packer.sources.class_names import read_class_names
-from packer.sources.file_start import pointer_reason_of
-from packer.sources.text_file import read_bounded
 from packer.sources.walk import Tree, readable_path
 from packer.wording import names_text
 

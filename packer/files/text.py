@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from packer.errors import SourceError
-from packer.sources.file_start import pointer_reason
+from packer.files.start import pointer_reason
 from packer.sources.walk import readable_path
 
 TEXT_BYTES_MAX = 2**24

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from packer.errors import SourceError
-from packer.sources.file_start import pointer_reason_of
+from packer.files.start import pointer_reason_of
 
 READ_BYTES = 2**20
 """Parquet is read in pieces of this size, rather than a whole column of a row group at once."""

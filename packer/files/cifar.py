@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.sources.safe_pickle import load_pickle
+from packer.files.safe_pickle import load_pickle
 
 SIDE = 32
 PIXEL_BYTES = 3 * SIDE * SIDE

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element, ParseError, fromstring, iterparse
 
-from packer.sources.file_start import content_problem
+from packer.files.start import content_problem
 from readers.store.signatures import START_BYTES
 
 FILE_BYTES_MAX = 2**24
