@@ -19,8 +19,8 @@ import msgspec
 
 from packer.errors import SourceError
 from packer.forms import drawn
+from packer.items.raw_item import Ignored, RawItem, Reject, Scan
 from packer.recipe import Recipe
-from packer.sources.items import Ignored, RawItem, Reject, Scan
 from packer.sources.pairing import stem_of
 from packer.sources.splits import split_field
 from packer.sources.walk import is_picture_name, readable_path

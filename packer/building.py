@@ -23,6 +23,7 @@ from packer.errors import (
     TargetExistsError,
     TooManyRejectsError,
 )
+from packer.items.raw_item import Reject
 from packer.plan import BuildPlan, facts_that_differ, make_plan
 from packer.progress import Progress
 from packer.publish import check_target, publish_folder
@@ -38,7 +39,6 @@ from packer.report import BuildReport, make_report
 from packer.scratch import scratch_folder, spool_folder
 from packer.sources import SourceOptions, scan_source
 from packer.sources.dataset import is_dataset, scan_dataset
-from packer.sources.items import Reject
 from packer.spooling import check_spool_space, spooled
 from packer.unfinished import goes_on
 from packer.update import plan_update, seed_workspace, write_update_cache

@@ -18,9 +18,9 @@ from packer.errors import BuildError
 from packer.files.sizes import picture_bytes_max
 from packer.forms import drawn
 from packer.geometry import plan_fit
+from packer.items.raw_item import Scan
 from packer.recipe import Recipe
 from packer.sampling import ENCODED, HEADERS, Sampled, SampleSize, sample_of
-from packer.sources.items import Scan
 from packer.wording import size_text
 from readers.machine import core_count
 from readers.store.errors import ImageError

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from packer.arrange import arranged
 from packer.estimate import CHANNEL_COUNTS, Estimator, recipe_for_target, store_bytes
+from packer.items.raw_item import RawItem, Scan
 from packer.recipe import ImagePolicy, Recipe
-from packer.sources.items import RawItem, Scan
 from readers.store.layout import shard_name
 from readers.store.schema import Field, ImageCodec, Schema
 

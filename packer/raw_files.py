@@ -7,7 +7,7 @@ import os
 import stat
 
 from packer.files.sizes import LOOKED_AT_BYTES, check_start, size_problem
-from packer.sources.items import RawFile
+from packer.items.raw_item import RawFile
 from readers.store.errors import ImageError
 from readers.store.signatures import START_BYTES
 

@@ -10,9 +10,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeAlias
 
 from packer.files.sizes import picture_bytes_max
+from packer.items.raw_item import RawFile, RawItem
 from packer.raw_files import RawFileError, read_raw_file
 from packer.slow_storage import THREAD_COUNT, Pace
-from packer.sources.items import RawFile, RawItem
 
 AHEAD_BYTES_MAX = 2**26
 """Bytes of files that wait to be used, of one task: what bounds a build worker's memory."""

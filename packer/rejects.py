@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from packer.sources.items import Reject
+from packer.items.raw_item import Reject
 from readers.store.manifest import write_synced
 
 _SHOWN_COUNT = 1000

@@ -23,10 +23,10 @@ from packer.containers.spool import SPOOLED_OVERHEAD_BYTES, spooled_item, write_
 from packer.errors import NoSpaceError
 from packer.estimate import store_bytes
 from packer.files.sizes import picture_bytes_max
+from packer.items.raw_item import RawItem
 from packer.plan import BuildPlan
 from packer.raw_files import RawFileError
 from packer.scratch import member_spool_folder, spool_base
-from packer.sources.items import RawItem
 from packer.sources.walk import readable_path
 from packer.wording import count_text, names_text, size_text
 from packer.workspace import Workspace

@@ -28,7 +28,7 @@ from typing import Any
 import msgspec
 
 from packer.errors import BuildError, TargetBusyError
-from packer.sources.items import RawItem, Reject
+from packer.items.raw_item import RawItem, Reject
 from packer.statistics import Tally
 from packer.wording import count_text
 from readers.store.layout import BUILDING_SUFFIX, MANIFEST_NAME

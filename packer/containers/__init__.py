@@ -17,7 +17,7 @@ from packer.containers.tables import arrow_container, parquet_container
 from packer.files.cifar import PYTHON
 from packer.files.gzip_stream import is_compressed
 from packer.files.sizes import picture_bytes_max, size_problem
-from packer.sources.items import Member, RawItem
+from packer.items.raw_item import Member, RawItem
 from readers.store.errors import ImageError
 
 __all__ = ["CONTAINERS", "Container", "Containers", "is_forward_only"]

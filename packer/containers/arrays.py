@@ -19,7 +19,7 @@ from packer.files.cifar import (
 )
 from packer.files.gzip_stream import GzipDamageError, GzipStream
 from packer.files.idx import IMAGES_HEADER_BYTES, open_idx, read_images_header
-from packer.sources.items import RawItem
+from packer.items.raw_item import RawItem
 from readers.store.errors import ImageError
 
 

@@ -9,8 +9,8 @@ from typing import BinaryIO, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from packer.items.raw_item import RawItem
 from packer.raw_files import RawFileError
-from packer.sources.items import RawItem
 from readers.store.errors import ImageError
 
 CHANGED = "the file changed while the build ran; run the build again when it is at rest"

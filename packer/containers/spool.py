@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packer.containers.container import check_unchanged, open_file, read_at
-from packer.sources.items import RawItem
+from packer.items.raw_item import RawItem
 from readers.store.errors import ImageError
 
 SPOOLED_OVERHEAD_BYTES = 160

@@ -13,7 +13,7 @@ from packer.files.arrow import (
     image_bytes_column,
     open_parquet,
 )
-from packer.sources.items import RawItem
+from packer.items.raw_item import RawItem
 from readers.store.errors import ImageError
 
 _ROWS_READ = 16

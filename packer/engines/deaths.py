@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from packer.engines.worker import NO_MEMORY_STATUS
 from packer.errors import WorkerError
-from packer.sources.items import RawItem
+from packer.items.raw_item import RawItem
 from packer.sources.walk import readable_path
 from packer.workspace import Workspace
 

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from packer.errors import SourceError
-from packer.sources.items import Ignored, RawItem, Reject, Scan
+from packer.items.raw_item import Ignored, RawItem, Reject, Scan
 from packer.sources.only_split import only_split
 from packer.sources.only_task import check_task, only_task
 from packer.sources.source import AUTO_FORMAT, Source, SourceOptions

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from packer.errors import SourceError
-from packer.sources.items import MEMBER_BYTES_MAX, Ignored, RawFile, Reject
+from packer.items.raw_item import MEMBER_BYTES_MAX, Ignored, RawFile, Reject
 from packer.sources.walk import NOT_A_PICTURE, Picture, readable_path, skip_reason, walk
 from packer.wording import names_text
 from readers.store.splits import canonical_split

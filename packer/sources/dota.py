@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from packer.sources.annotations import RawObject, object_fields, pack_points
-from packer.sources.items import Scan
+from packer.items.annotations import RawObject, object_fields, pack_points
+from packer.items.raw_item import Scan
 from packer.sources.source import SourceOptions
 from packer.sources.text_pairs import LineObject, ParsedLine, TextLayout, scan_text_pairs
 from packer.sources.text_values import is_number, read_numbers, separator_problem, shown_value

@@ -5,8 +5,8 @@ from __future__ import annotations
 from operator import attrgetter
 from pathlib import Path
 
+from packer.items.raw_item import RawItem, Scan
 from packer.sources.imagefolder import sibling_notes, split_folders
-from packer.sources.items import RawItem, Scan
 from packer.sources.source import SourceOptions
 from packer.sources.walk import readable_path, walk
 from readers.store.schema import Field

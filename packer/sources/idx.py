@@ -20,9 +20,9 @@ from packer.files.idx import (
     read_labels,
 )
 from packer.files.start import pointer_reason_of
+from packer.items.raw_item import Member, RawFile, RawItem, Reject, Scan, tag_split
 from packer.sources.class_names import ClassNames
 from packer.sources.container_files import ContainerFiles, find_container_files, split_of_path
-from packer.sources.items import Member, RawFile, RawItem, Reject, Scan, tag_split
 from packer.sources.pairing import split_path
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field

@@ -8,8 +8,8 @@ from operator import attrgetter
 from pathlib import Path
 
 from packer.errors import SourceError
+from packer.items.raw_item import RawItem, Scan
 from packer.sources.class_folders import classless, names_no_class
-from packer.sources.items import RawItem, Scan
 from packer.sources.siblings import find_parts, split_names
 from packer.sources.source import SourceOptions
 from packer.sources.split_labels import (

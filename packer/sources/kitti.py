@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from packer.sources.annotations import RawObject, object_fields
-from packer.sources.items import Scan
+from packer.items.annotations import RawObject, object_fields
+from packer.items.raw_item import Scan
 from packer.sources.source import SourceOptions
 from packer.sources.text_pairs import LineObject, ParsedLine, TextLayout, scan_text_pairs
 from packer.sources.text_values import is_number, number_problem, read_numbers, separator_problem

@@ -6,9 +6,9 @@ import math
 
 import msgspec
 
-from packer.sources.annotations import RawObject, pack_points
+from packer.items.annotations import RawObject, pack_points
+from packer.items.raw_item import Reject
 from packer.sources.class_names import ClassNames
-from packer.sources.items import Reject
 
 
 class NamedObject(msgspec.Struct, frozen=True, array_like=True):

@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgspec
 
 from packer.errors import SourceError
-from packer.sources.items import Ignored, RawItem, Reject, Scan
+from packer.items.raw_item import Ignored, RawItem, Reject, Scan
 from packer.sources.splits import ordered_splits, split_field
 from packer.sources.walk import readable_path
 from packer.wording import names_text

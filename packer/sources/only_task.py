@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from packer.errors import SourceError
-from packer.sources.annotations import RawObject, pack_annotations, unpack_annotations
-from packer.sources.items import Reject, Scan
+from packer.items.annotations import RawObject, pack_annotations, unpack_annotations
+from packer.items.raw_item import Reject, Scan
 from packer.sources.source import Task
 from packer.sources.turned_boxes import CORNERS, bounds, pack_corners
 from packer.sources.walk import readable_path

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from packer.sources.annotations import pack_points, pack_runs
+from packer.items.annotations import pack_points, pack_runs
 from readers.store.rle import decode_counts
 
 

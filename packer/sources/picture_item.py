@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from packer.sources.items import RawFile, RawItem
+from packer.items.raw_item import RawFile, RawItem
 from packer.sources.walk import Picture
 
 

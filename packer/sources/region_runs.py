@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.sources.annotations import pack_runs
+from packer.items.annotations import pack_runs
 from packer.sources.turned_boxes import Box
 
 PIXELS_MAX = 2**28

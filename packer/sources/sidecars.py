@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from packer.sources.items import Reject
+from packer.items.raw_item import Reject
 from packer.sources.pairing import PictureIndex, several_reason, split_path, stem_of
 from packer.sources.walk import Picture, Tree, is_picture_name, readable_path
 from packer.wording import count_text, names_text

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
-from packer.sources.items import Scan
+from packer.items.raw_item import Scan
 
 AUTO_FORMAT = "auto"
 

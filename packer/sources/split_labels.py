@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from packer.sources.items import Reject
+from packer.items.raw_item import Reject
 from packer.sources.lists.files import split_in_name
 from packer.sources.pairing import composed, split_path
 from packer.sources.walk import Picture, is_picture_name, readable_path

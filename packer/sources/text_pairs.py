@@ -13,9 +13,9 @@ import msgspec
 from packer.errors import SourceError
 from packer.files.start import pointer_reason
 from packer.files.text import read_bounded
-from packer.sources.annotations import Annotations, RawObject, pack_annotations, unpack_annotations
+from packer.items.annotations import Annotations, RawObject, pack_annotations, unpack_annotations
+from packer.items.raw_item import RawItem, Reject, Scan
 from packer.sources.class_names import ClassNames, class_names
-from packer.sources.items import RawItem, Reject, Scan
 from packer.sources.pairing import PictureIndex, composed, several_reason, split_path, stem_of
 from packer.sources.picture_item import picture_item
 from packer.sources.sidecars import splits_by_folder

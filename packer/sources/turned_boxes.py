@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from packer.sources.annotations import RawObject, keypoint_field, pack_points
+from packer.items.annotations import RawObject, keypoint_field, pack_points
 from packer.sources.source import Task
 from packer.wording import count_text
 from readers.store.schema import Field

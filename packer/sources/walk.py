@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from packer.errors import SourceError
-from packer.sources.items import Ignored, RawItem, Reject
+from packer.items.raw_item import Ignored, RawItem, Reject
 from packer.sources.listing import FolderLister
 
 # Content decides the decoder, not the name. HEIC and JPEG XL are pictures too, although not every

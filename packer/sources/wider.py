@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from packer.errors import SourceError
 from packer.files.text import read_listing
-from packer.sources.annotations import Annotations, RawObject, object_fields, pack_annotations
-from packer.sources.items import RawItem, Reject, Scan, tag_split
+from packer.items.annotations import Annotations, RawObject, object_fields, pack_annotations
+from packer.items.raw_item import RawItem, Reject, Scan, tag_split
 from packer.sources.only_split import is_other_split
 from packer.sources.pairing import PictureIndex, split_path
 from packer.sources.picture_item import picture_item

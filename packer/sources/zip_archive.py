@@ -11,6 +11,7 @@ from pathlib import Path
 
 from packer.errors import SourceError
 from packer.files.start import pointer_reason_of
+from packer.items.raw_item import Member, RawFile, RawItem, Reject, Scan, tag_split
 from packer.sources.beside import (
     ANNOTATION_NAME,
     PROSE_NAME,
@@ -27,7 +28,6 @@ from packer.sources.container_files import (
     split_of_path,
     splits_of_paths,
 )
-from packer.sources.items import Member, RawFile, RawItem, Reject, Scan, tag_split
 from packer.sources.masks.names import role_of
 from packer.sources.pairing import split_path, stem_of
 from packer.sources.source import SourceOptions

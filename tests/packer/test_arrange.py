@@ -11,8 +11,8 @@ import pytest
 from packer.arrange import EXCLUDED, NOT_INCLUDED, OVER_LIMIT, arranged
 from packer.building import build
 from packer.errors import SourceError
+from packer.items.raw_item import RawItem, Reject, Scan
 from packer.recipe import Recipe
-from packer.sources.items import RawItem, Reject, Scan
 from readers.store.manifest import read_manifest
 from readers.store.reader import open_store
 from readers.store.record import RecordReader

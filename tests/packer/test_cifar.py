@@ -13,8 +13,8 @@ import pytest
 
 from packer.containers import Containers
 from packer.errors import SourceError
+from packer.items.raw_item import Scan
 from packer.sources.cifar import scan
-from packer.sources.items import Scan
 from packer.sources.source import SourceOptions
 from readers.store.errors import ImageError
 from readers.store.schema import Field

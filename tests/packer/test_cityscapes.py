@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from packer.errors import SourceError
+from packer.items.raw_item import Scan
 from packer.masks import read_mask
-from packer.sources.items import Scan
 from packer.sources.masks import cityscapes
 from packer.sources.source import SourceOptions
 

@@ -12,8 +12,7 @@ import pytest
 from PIL import Image
 
 from packer.errors import SourceError
-from packer.sources import coco
-from packer.sources.annotations import (
+from packer.items.annotations import (
     Annotations,
     RawObject,
     join_objects,
@@ -21,7 +20,8 @@ from packer.sources.annotations import (
     pack_object,
     unpack_annotations,
 )
-from packer.sources.items import Scan
+from packer.items.raw_item import Scan
+from packer.sources import coco
 from packer.sources.source import SourceOptions
 from readers.store.rle import encode_counts
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from packer.building import build
+from packer.items.raw_item import Scan
 from packer.recipe import Recipe
-from packer.sources.items import Scan
 from readers.dataset import LMDBDataset
 from tests.packer.test_coco import box, draw, image, objects, one, panoptic, reasons, scan, write
 

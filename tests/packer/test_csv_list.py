@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer.errors import SourceError
-from packer.sources.items import Scan
+from packer.items.raw_item import Scan
 from packer.sources.lists.csv_list import scan
 from packer.sources.lists.csv_table import read_columns
 from packer.sources.lists.files import split_in_name

@@ -14,10 +14,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from packer.errors import SourceError
+from packer.items.annotations import Annotations, object_fields, unpack_annotations
+from packer.items.raw_item import Reject, Scan
 from packer.sources import cvat
-from packer.sources.annotations import Annotations, object_fields, unpack_annotations
 from packer.sources.cvat.shapes import read_shape
-from packer.sources.items import Reject, Scan
 from packer.sources.source import SourceOptions
 from packer.sources.splits import split_field
 from readers.store.schema import Field

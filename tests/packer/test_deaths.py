@@ -9,7 +9,7 @@ import pytest
 from packer.engines.deaths import Death, Deaths
 from packer.engines.worker import NO_MEMORY_STATUS
 from packer.errors import WorkerError
-from packer.sources.items import RawItem
+from packer.items.raw_item import RawItem
 from packer.workspace import Workspace
 
 SEGV = "signal 11: segmentation fault"

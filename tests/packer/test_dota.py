@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from packer.errors import SourceError
-from packer.sources.annotations import RawObject, unpack_annotations
+from packer.items.annotations import RawObject, unpack_annotations
+from packer.items.raw_item import Scan
 from packer.sources.dota import scan
-from packer.sources.items import Scan
 from packer.sources.source import SourceOptions
 
 LINE = "10 20 30 20 30 40 10 40 ship 1\n"

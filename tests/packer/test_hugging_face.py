@@ -11,9 +11,9 @@ import pytest
 
 from packer.containers import Containers
 from packer.errors import SourceError
-from packer.sources.annotations import Annotations, unpack_annotations
+from packer.items.annotations import Annotations, unpack_annotations
+from packer.items.raw_item import Scan
 from packer.sources.hugging_face.scan import scan
-from packer.sources.items import Scan
 from packer.sources.source import SourceOptions
 from readers.store.errors import ImageError
 from readers.store.schema import Field

@@ -13,8 +13,8 @@ import pytest
 
 from packer.containers import Containers
 from packer.errors import SourceError
+from packer.items.raw_item import Member, Scan
 from packer.sources.idx import scan
-from packer.sources.items import Member, Scan
 from packer.sources.source import SourceOptions
 from readers.store.errors import ImageError
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from packer.errors import SourceError
+from packer.items.raw_item import Scan
 from packer.sources import flat, imagefolder
-from packer.sources.items import Scan
 from packer.sources.source import SourceOptions
 from packer.sources.splits import are_all_splits
 from readers.store.schema import Field

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from packer.errors import SourceError
-from packer.sources.annotations import unpack_annotations
-from packer.sources.items import Scan
+from packer.items.annotations import unpack_annotations
+from packer.items.raw_item import Scan
 from packer.sources.lists import jsonl_list, parquet_list, parquet_table, txt_list
 from packer.sources.source import SourceOptions
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from packer.errors import SourceError
+from packer.items.annotations import Annotations, object_fields, unpack_annotations
+from packer.items.raw_item import Reject, Scan
 from packer.sources import labelme
-from packer.sources.annotations import Annotations, object_fields, unpack_annotations
-from packer.sources.items import Reject, Scan
 from packer.sources.sidecars import NO_PICTURE_HERE
 from packer.sources.source import SourceOptions
 

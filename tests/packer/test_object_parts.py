@@ -15,8 +15,8 @@ from PIL import Image
 
 from packer.building import build
 from packer.errors import RejectedItemError, TooManyRejectsError
+from packer.items.annotations import add_attribute
 from packer.report import BuildReport
-from packer.sources.annotations import add_attribute
 from packer.sources.outlines import read_outline
 from packer.sources.source import SourceOptions
 from packer.verifying import verify

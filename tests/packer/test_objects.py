@@ -11,10 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from packer.objects import PlacedObjects, place_objects
-from packer.prepare import Prepared, prepare_image
-from packer.recipe import Recipe
-from packer.sources.annotations import (
+from packer.items.annotations import (
     Annotations,
     RawObject,
     keypoint_field,
@@ -24,6 +21,9 @@ from packer.sources.annotations import (
     pack_runs,
     unpack_annotations,
 )
+from packer.objects import PlacedObjects, place_objects
+from packer.prepare import Prepared, prepare_image
+from packer.recipe import Recipe
 from readers.store.affine import invert, map_boxes
 from readers.store.errors import ImageError
 from readers.store.polygons import Runs

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from packer.errors import SourceError
-from packer.sources.annotations import RawObject, object_fields, unpack_annotations
-from packer.sources.items import Scan
+from packer.items.annotations import RawObject, object_fields, unpack_annotations
+from packer.items.raw_item import Scan
 from packer.sources.lists.open_images import scan
 from packer.sources.source import SourceOptions
 

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer.estimate import estimate_record_bytes, store_bytes
+from packer.items.raw_item import RawItem, Scan
 from packer.plan import (
     SHARD_BYTES_LEAST,
     cut_items,
@@ -23,7 +24,6 @@ from packer.plan import (
 )
 from packer.recipe import Recipe
 from packer.sources import SourceOptions, scan_source
-from packer.sources.items import RawItem, Scan
 from readers.store.manifest import read_manifest
 from readers.store.schema import Field
 

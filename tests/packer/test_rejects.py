@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from packer.items.raw_item import Reject
 from packer.rejects import (
     Rejects,
     describe_rejects,
@@ -16,7 +17,6 @@ from packer.rejects import (
     too_many_text,
     write_rejects,
 )
-from packer.sources.items import Reject
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 
 from packer.containers import Containers
 from packer.errors import SourceError
-from packer.sources.items import Scan
+from packer.items.raw_item import Scan
 from packer.sources.source import SourceOptions
 from packer.sources.tar import scan
 from readers.store.errors import ImageError

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from packer.errors import SourceError
+from packer.items.annotations import Annotations, object_fields, unpack_annotations
+from packer.items.raw_item import Reject, Scan
 from packer.sources import voc
-from packer.sources.annotations import Annotations, object_fields, unpack_annotations
-from packer.sources.items import Reject, Scan
 from packer.sources.source import SourceOptions
 from packer.sources.splits import split_field
 from packer.sources.voc.masks import VOC_CLASSES, voc_colors

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from packer.errors import SourceError
-from packer.sources.annotations import RawObject, unpack_annotations
-from packer.sources.items import Scan
+from packer.items.annotations import RawObject, unpack_annotations
+from packer.items.raw_item import Scan
 from packer.sources.source import SourceOptions
 from packer.sources.wider import scan
 

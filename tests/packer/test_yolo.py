@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from packer.errors import SourceError
-from packer.sources.annotations import RawObject, unpack_annotations
+from packer.items.annotations import RawObject, unpack_annotations
+from packer.items.raw_item import Scan
 from packer.sources.detection.detect import detect
-from packer.sources.items import Scan
 from packer.sources.source import SourceOptions
 from packer.sources.yolo import scan
 from readers.store.schema import Field

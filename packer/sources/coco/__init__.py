@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from packer.errors import SourceError
-from packer.sources.annotations import keypoint_field, object_fields
+from packer.items.annotations import keypoint_field, object_fields
+from packer.items.raw_item import RawFile, RawItem, Reject, Scan, tag_split
 from packer.sources.coco.annotations import (
     Gathered,
     read_captions,
@@ -55,7 +56,6 @@ from packer.sources.coco.images import (
 from packer.sources.coco.panoptic import PANOPTIC_FIELD, read_panoptic
 from packer.sources.coco.pictures import folders_text
 from packer.sources.coco.turned import drop_corners
-from packer.sources.items import RawFile, RawItem, Reject, Scan, tag_split
 from packer.sources.pairing import PictureIndex
 from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions

@@ -13,7 +13,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.sources.annotations import RawObject, join_objects, pack_object
+from packer.items.annotations import RawObject, join_objects, pack_object
+from packer.items.raw_item import Reject, tag_split
 from packer.sources.coco.classes import Classes
 from packer.sources.coco.document import (
     CocoAnnotation,
@@ -40,7 +41,6 @@ from packer.sources.coco.parts import (
     read_loose,
 )
 from packer.sources.coco.turned import turn_object
-from packer.sources.items import Reject, tag_split
 from packer.sources.source import Task
 from packer.wording import count_text
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from packer.errors import SourceError
+from packer.items.raw_item import Ignored
 from packer.sources.coco.document import CocoFile, Kind, read_coco
 from packer.sources.detection.json_outline import read_json_outline
-from packer.sources.items import Ignored
 from packer.sources.only_split import OTHER_SPLIT, is_other_split
 from packer.sources.pairing import split_path, stem_of
 from packer.sources.walk import readable_path

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from packer.items.raw_item import Reject, tag_split
 from packer.sources.coco.document import CocoFile, CocoImage, Id, known_id
 from packer.sources.coco.files import split_name, split_words
 from packer.sources.coco.pictures import FoundPictures, find_pictures, picture_folders
-from packer.sources.items import Reject, tag_split
 from packer.sources.pairing import PictureIndex, normal_path, split_path
 from packer.sources.walk import Picture, Tree, readable_path
 from packer.wording import count_text

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from packer.sources.annotations import RawObject, pack_points, pack_runs
+from packer.items.annotations import RawObject, pack_points, pack_runs
 from packer.sources.coco.document import CocoAnnotation, Rle
 from packer.sources.coco.parts import BOX, KEYPOINTS, OUTLINE, AnnotationError, PartProblems
 from readers.store.rle import decode_counts

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from packer.sources.annotations import Annotations, RawObject, pack_annotations
+from packer.items.annotations import Annotations, RawObject, pack_annotations
+from packer.items.raw_item import RawFile, Reject
 from packer.sources.coco.annotations import Gathered
 from packer.sources.coco.classes import Classes
 from packer.sources.coco.document import CocoFile, CocoPanoptic, CocoSegment, Id, known_id
@@ -19,7 +20,6 @@ from packer.sources.coco.parts import (
     read_number,
 )
 from packer.sources.coco.pictures import find_pictures
-from packer.sources.items import RawFile, Reject
 from packer.sources.pairing import PictureIndex, normal_path
 from packer.sources.walk import Picture, Tree
 from readers.store.schema import Field

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from packer.items.raw_item import Reject
 from packer.sources.coco.document import CocoAnnotation, CocoLoose, Rle
-from packer.sources.items import Reject
 
 SEGMENTATION_EXPECTED = "expected lists of numbers, [[x0, y0, x1, y1, ...]], or RLE"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from packer.sources.annotations import RawObject, pack_annotations, unpack_annotations
+from packer.items.annotations import RawObject, pack_annotations, unpack_annotations
 from packer.sources.coco.images import Image
 from packer.sources.source import Task
 from packer.sources.turned_boxes import (

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from packer.errors import SourceError
-from packer.sources.annotations import Annotations, object_fields, pack_annotations
+from packer.items.annotations import Annotations, object_fields, pack_annotations
+from packer.items.raw_item import Reject, Scan
 from packer.sources.class_names import ClassNames, class_names
 from packer.sources.cvat.file import CvatFile, CvatImage, read_cvat
-from packer.sources.items import Reject, Scan
 from packer.sources.named_objects import label_objects
 from packer.sources.pairing import PictureIndex, normal_path, several_reason, split_path, stem_of
 from packer.sources.picture_item import picture_item

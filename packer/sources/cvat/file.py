@@ -8,8 +8,8 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from packer.files.xml import stream_xml
+from packer.items.raw_item import Reject
 from packer.sources.cvat.shapes import read_shape
-from packer.sources.items import Reject
 from packer.sources.named_objects import NamedObject, pack_named
 from packer.sources.turned_boxes import is_turned
 from readers.store.schema import SIDE_MAX

@@ -10,8 +10,8 @@ from xml.etree.ElementTree import Element
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.sources.annotations import RawObject, add_attribute, pack_points
-from packer.sources.items import Reject
+from packer.items.annotations import RawObject, add_attribute, pack_points
+from packer.items.raw_item import Reject
 from packer.sources.named_objects import NamedObject, ellipse
 from packer.sources.region_runs import check_region, region_runs
 from packer.sources.turned_boxes import bounds, corners_of_turned, is_turn, pack_corners

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from packer.errors import SourceError
+from packer.items.raw_item import RawFile, RawItem, Reject, Scan
 from packer.sources.dataset.images import NotAnImageError, is_mask, spool_image, spool_mask
 from packer.sources.dataset.targets import TargetError, Targets
-from packer.sources.items import RawFile, RawItem, Reject, Scan
 from packer.sources.only_task import check_task, only_task
 from packer.sources.source import SourceOptions
 from packer.sources.walk import readable_path

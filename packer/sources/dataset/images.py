@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.sources.items import RawFile
+from packer.items.raw_item import RawFile
 
 
 class NotAnImageError(Exception):

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.sources.annotations import RawObject, pack_points, pack_runs
+from packer.items.annotations import RawObject, pack_points, pack_runs
 from packer.sources.coco.turned import turn_object
 from packer.sources.outlines import read_outline
 from packer.sources.voc.objects import RADIANS_MAX, make_object

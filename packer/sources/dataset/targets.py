@@ -11,13 +11,14 @@ import msgspec
 import numpy as np
 
 from packer.errors import SourceError
-from packer.sources.annotations import (
+from packer.items.annotations import (
     BOX_FIELDS,
     Annotations,
     keypoint_field,
     object_fields,
     pack_annotations,
 )
+from packer.items.raw_item import RawFile, Reject
 from packer.sources.dataset.objects import (
     READ_KEYS,
     Objects,
@@ -29,7 +30,6 @@ from packer.sources.dataset.objects import (
     voc_objects,
     voc_things,
 )
-from packer.sources.items import RawFile, Reject
 from packer.sources.source import SourceOptions
 from packer.wording import count_text
 from readers.store.schema import Field

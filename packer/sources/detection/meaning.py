@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from packer.sources.annotations import unpack_annotations
+from packer.items.annotations import unpack_annotations
+from packer.items.raw_item import RawItem, Scan
 from packer.sources.detection.mentions import Mentions, Place
-from packer.sources.items import RawItem, Scan
 from packer.sources.lists.columns import columns_of
 from packer.sources.pairing import composed, split_path, stem_of
 from packer.sources.walk import is_picture_name

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packer.errors import SourceError
+from packer.items.raw_item import RawItem, Scan
 from packer.sources.detection.found import UNREAD
 from packer.sources.detection.meaning import (
     PictureNames,
@@ -27,7 +28,6 @@ from packer.sources.detection.meaning import (
 )
 from packer.sources.detection.mentions import READ_BYTES, Mentions, Place, read_mentions
 from packer.sources.detection.promises import broken_promise, opaque_promise, promise_text
-from packer.sources.items import RawItem, Scan
 from packer.sources.pairing import composed, split_path, stem_of
 from packer.sources.source import AUTO_FORMAT, SourceOptions
 from packer.sources.walk import NOT_A_PICTURE, is_picture_name, readable_path

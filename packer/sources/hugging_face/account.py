@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from packer.items.raw_item import Reject
 from packer.sources.container_files import ContainerFiles
 from packer.sources.hugging_face.columns import Columns
 from packer.sources.hugging_face.labels import Labels
-from packer.sources.items import Reject
 from packer.sources.source import SourceOptions
 from packer.sources.turned_boxes import angle_note
 from packer.wording import count_text, names_text

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from packer.sources.annotations import Annotations, RawObject, pack_annotations
+from packer.items.annotations import Annotations, RawObject, pack_annotations
+from packer.items.raw_item import Reject
 from packer.sources.hugging_face.account import Account
 from packer.sources.hugging_face.columns import ObjectColumns
 from packer.sources.hugging_face.labels import Labels
 from packer.sources.hugging_face.rows import Row
-from packer.sources.items import Reject
 from packer.sources.turned_boxes import ANGLE_NAMES, turn_degrees
 from packer.wording import count_text
 

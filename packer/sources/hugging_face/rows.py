@@ -13,10 +13,10 @@ from packer.files.arrow import (
     load_pyarrow,
     open_parquet,
 )
+from packer.items.raw_item import MEMBER_BYTES_MAX
 from packer.sources.container_files import ContainerFiles
 from packer.sources.hugging_face.columns import Columns
 from packer.sources.hugging_face.tables import Table
-from packer.sources.items import MEMBER_BYTES_MAX
 
 _BATCH_ROWS = 1024
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from packer.errors import SourceError
 from packer.files.arrow import arrow_errors
-from packer.sources.annotations import BOX_FIELDS, object_fields
+from packer.items.annotations import BOX_FIELDS, object_fields
+from packer.items.raw_item import Member, RawItem, Reject, Scan, tag_split
 from packer.sources.container_files import ContainerFiles
 from packer.sources.hugging_face.account import Account, account_notes
 from packer.sources.hugging_face.columns import Columns, columns_of
@@ -17,7 +18,6 @@ from packer.sources.hugging_face.objects import BOX_FORMAT, listed, row_annotati
 from packer.sources.hugging_face.pictures import file_beside
 from packer.sources.hugging_face.rows import Row, column_values, read_schema, table_rows
 from packer.sources.hugging_face.tables import Table, find_tables
-from packer.sources.items import Member, RawItem, Reject, Scan, tag_split
 from packer.sources.only_split import is_other_split
 from packer.sources.pairing import stem_of
 from packer.sources.source import SourceOptions

@@ -12,8 +12,8 @@ import msgspec
 
 from packer.errors import SourceError
 from packer.files.start import pointer_reason
+from packer.items.raw_item import RawFile, Reject
 from packer.sources.container_files import ContainerFiles, find_container_files, split_of_path
-from packer.sources.items import RawFile, Reject
 from packer.sources.pairing import normal_path, split_path
 from packer.sources.walk import readable_path
 from packer.wording import names_text

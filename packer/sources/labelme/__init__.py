@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from packer.errors import SourceError
-from packer.sources.annotations import Annotations, object_fields, pack_annotations
+from packer.items.annotations import Annotations, object_fields, pack_annotations
+from packer.items.raw_item import Reject, Scan
 from packer.sources.class_names import class_names
-from packer.sources.items import Reject, Scan
 from packer.sources.labelme.files import read_labelme
 from packer.sources.named_objects import label_objects, pack_named
 from packer.sources.pairing import PictureIndex, split_path

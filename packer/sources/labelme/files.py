@@ -15,8 +15,8 @@ import msgspec
 
 from packer.files.start import content_problem
 from packer.files.xml import read_xml
-from packer.sources.annotations import RawObject, pack_points
-from packer.sources.items import Reject
+from packer.items.annotations import RawObject, pack_points
+from packer.items.raw_item import Reject
 from packer.sources.labelme.masks import read_png_mask
 from packer.sources.named_objects import NamedObject, ellipse
 from packer.sources.region_runs import check_region, region_runs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from packer.sources.items import Scan
+from packer.items.raw_item import Scan
 from packer.sources.lists.csv_table import csv_table
 from packer.sources.lists.files import find_lists
 from packer.sources.lists.guess import guess_columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from packer.sources.items import Scan
+from packer.items.raw_item import Scan
 from packer.sources.lists.files import find_lists
 from packer.sources.lists.jsonl_table import jsonl_table
 from packer.sources.lists.scan import scan_lists

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packer.errors import SourceError
-from packer.sources.annotations import Annotations, RawObject, pack_annotations
+from packer.items.annotations import Annotations, RawObject, pack_annotations
 from packer.sources.lists.columns import BoxColumns, BoxForm, Columns
 from packer.wording import count_text
 

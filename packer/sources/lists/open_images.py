@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from packer.errors import SourceError
-from packer.sources.annotations import object_fields
+from packer.items.annotations import object_fields
+from packer.items.raw_item import Reject, Scan, tag_split
 from packer.sources.class_names import ClassNames, class_names
-from packer.sources.items import Reject, Scan, tag_split
 from packer.sources.lists.columns import BoxColumns
 from packer.sources.lists.csv_table import read_lines
 from packer.sources.lists.files import split_in_name

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from packer.sources.items import RawFile, Reject
+from packer.items.raw_item import RawFile, Reject
 from packer.sources.lists.columns import Columns
 from packer.sources.lists.files import ListFile
 from packer.sources.lists.flags import SIGNS, flag_values

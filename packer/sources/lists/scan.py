@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from packer.errors import SourceError
-from packer.sources.annotations import object_fields
-from packer.sources.items import Ignored, RawItem, Reject, Scan
+from packer.items.annotations import object_fields
+from packer.items.raw_item import Ignored, RawItem, Reject, Scan
 from packer.sources.lists.columns import BoxColumns, Columns
 from packer.sources.lists.content import readable_lists
 from packer.sources.lists.files import ListFile

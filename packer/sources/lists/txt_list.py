@@ -12,8 +12,8 @@ from pathlib import Path
 from packer.errors import SourceError
 from packer.files.start import pointer_reason_of
 from packer.files.text import bounded_lines
+from packer.items.raw_item import Scan
 from packer.sources.class_names import read_class_names
-from packer.sources.items import Scan
 from packer.sources.lists.columns import columns_of
 from packer.sources.lists.files import find_lists
 from packer.sources.lists.scan import scan_lists

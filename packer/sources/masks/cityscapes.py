@@ -8,7 +8,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from packer.errors import SourceError
-from packer.sources.items import RawFile, RawItem, Reject, Scan
+from packer.items.raw_item import RawFile, RawItem, Reject, Scan
 from packer.sources.pairing import split_path, stem_of
 from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions

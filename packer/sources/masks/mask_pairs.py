@@ -9,7 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from packer.errors import SourceError
-from packer.sources.items import RawFile, Reject, Scan
+from packer.items.raw_item import RawFile, Reject, Scan
 from packer.sources.masks.label_map import find_label_maps, is_label_map_name
 from packer.sources.masks.lists import MaskList, read_mask_lists
 from packer.sources.masks.names import FolderRole, role_of, stems_of_mask, stems_of_picture

@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 
 from packer.errors import SourceError
+from packer.items.raw_item import Member, RawItem, Reject, Scan, tag_split
 from packer.sources.beside import Unread, files_beside
 from packer.sources.container_files import (
     ContainerFiles,
     find_container_files,
     splits_of_paths,
 )
-from packer.sources.items import Member, RawItem, Reject, Scan, tag_split
 from packer.sources.only_split import is_other_split
 from packer.sources.pairing import stem_of
 from packer.sources.source import SourceOptions

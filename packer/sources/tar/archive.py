@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from packer.items.raw_item import RawFile, Reject
 from packer.sources.beside import is_nested
 from packer.sources.container_files import ContainerFiles
-from packer.sources.items import RawFile, Reject
 from packer.sources.tar.members import (
     DATA_BYTES_MAX,
     DEREFERENCED,

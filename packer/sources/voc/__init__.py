@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 
 from packer.errors import SourceError
-from packer.sources.annotations import Annotations, object_fields, pack_annotations
+from packer.items.annotations import Annotations, object_fields, pack_annotations
+from packer.items.raw_item import RawFile, RawItem, Reject, Scan
 from packer.sources.class_names import ClassNames, class_names
-from packer.sources.items import RawFile, RawItem, Reject, Scan
 from packer.sources.masks.label_map import find_label_maps
 from packer.sources.pairing import PictureIndex, several_reason, split_path, stem_of
 from packer.sources.picture_item import picture_item

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from packer.sources.annotations import Annotations, pack_annotations
+from packer.items.annotations import Annotations, pack_annotations
+from packer.items.raw_item import Reject
 from packer.sources.class_names import ClassNames
-from packer.sources.items import Reject
 from packer.sources.pairing import split_path
 from packer.sources.source import SourceOptions
 from packer.sources.turned_boxes import turned_notes

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from packer.files.start import pointer_reason
 from packer.files.text import LIST_BYTES_MAX, read_bounded
-from packer.sources.items import Reject
+from packer.items.raw_item import Reject
 from packer.sources.pairing import composed, split_path, stem_of
 from packer.sources.splits import ordered_splits
 from packer.sources.walk import is_picture_name, readable_path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from packer.sources.annotations import RawObject, pack_points
+from packer.items.annotations import RawObject, pack_points
 from packer.sources.turned_boxes import (
     Points,
     bounds,

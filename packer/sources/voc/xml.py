@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element
 import msgspec
 
 from packer.files.xml import read_xml
-from packer.sources.annotations import add_attribute
+from packer.items.annotations import add_attribute
 from packer.sources.turned_boxes import bounds, turn_degrees
 from readers.store.schema import SIDE_MAX
 

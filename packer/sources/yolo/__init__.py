@@ -27,13 +27,13 @@ from typing import get_args
 from packer.errors import SourceError
 from packer.files.start import pointer_reason
 from packer.files.text import read_bounded
-from packer.sources.annotations import (
+from packer.items.annotations import (
     Annotations,
     keypoint_field,
     object_fields,
     pack_annotations,
 )
-from packer.sources.items import RawItem, Reject, Scan
+from packer.items.raw_item import RawItem, Reject, Scan
 from packer.sources.pairing import several_reason, split_path
 from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions, Task

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from packer.sources.items import Reject
+from packer.items.raw_item import Reject
 from packer.sources.pairing import PictureIndex
 from packer.sources.walk import Picture, Tree
 from packer.sources.yolo.data_yaml import YAML_EXTENSIONS, DataYaml

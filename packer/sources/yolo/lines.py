@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
 
-from packer.sources.annotations import RawObject, pack_points
+from packer.items.annotations import RawObject, pack_points
 from packer.sources.source import Task
 from packer.sources.text_values import is_number, number_problem, separator_problem
 

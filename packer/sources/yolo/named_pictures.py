@@ -8,7 +8,7 @@ from pathlib import Path
 
 from packer.errors import SourceError
 from packer.files.text import read_listing
-from packer.sources.items import Reject, tag_split
+from packer.items.raw_item import Reject, tag_split
 from packer.sources.only_split import is_other_split
 from packer.sources.pairing import PictureIndex, split_path
 from packer.sources.walk import Picture, Tree, readable_path
