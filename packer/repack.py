@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 
 from packer.engines.worker import NO_SPACE
 from packer.errors import BuildError, NoSpaceError
-from packer.parallel import map_threads
 from packer.plan import facts_that_differ
 from packer.publish import check_target, publish_folder
 from packer.report import class_counts, content_sha256
 from packer.rewrite import Rewriter
 from packer.scratch import scratch_folder
 from packer.store_keys import KEY_FIELD, key_bytes
+from packer.threads import map_threads
 from packer.unfinished import goes_on
 from packer.wording import count_text
 from packer.workspace import TargetLock, TaskReport, Workspace

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from packer.containers import Containers
 from packer.files.sizes import picture_bytes_max
 from packer.items.annotations import unpack_annotations
 from packer.items.raw_item import RawFile, RawItem
 from packer.masks import place_mask, read_mask
 from packer.objects import PlacedObjects, place_objects
 from packer.prepare import Prepared, prepare_image, prepare_pixels
-from packer.raw_files import RawFileError
-from packer.read_ahead import Files, image_file, read_files
+from packer.raw.containers import Containers
+from packer.raw.files import RawFileError
+from packer.raw.read_ahead import Files, image_file, read_files
 from packer.recipe import Recipe
 from packer.sources.walk import readable_path
 from readers.store.codecs import OriginalImage

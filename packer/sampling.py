@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.containers import Containers
 from packer.items.raw_item import RawItem, Scan
 from packer.prepare import Prepared, prepare_image, prepare_pixels
-from packer.raw_files import RawFileError, read_raw_file
-from packer.read_ahead import image_file
+from packer.raw.containers import Containers
+from packer.raw.files import RawFileError, read_raw_file
+from packer.raw.read_ahead import image_file
 from packer.recipe import Recipe
 from packer.slow_storage import THREAD_COUNT
 from readers.store.errors import ImageError

@@ -18,14 +18,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.containers import Containers, is_forward_only
-from packer.containers.spool import SPOOLED_OVERHEAD_BYTES, spooled_item, write_spooled
 from packer.errors import NoSpaceError
 from packer.estimate import store_bytes
 from packer.files.sizes import picture_bytes_max
 from packer.items.raw_item import RawItem
 from packer.plan import BuildPlan
-from packer.raw_files import RawFileError
+from packer.raw.containers import Containers, is_forward_only
+from packer.raw.files import RawFileError
+from packer.raw.spool import SPOOLED_OVERHEAD_BYTES, spooled_item, write_spooled
 from packer.scratch import member_spool_folder, spool_base
 from packer.sources.walk import readable_path
 from packer.wording import count_text, names_text, size_text

@@ -11,13 +11,13 @@ from types import MappingProxyType
 import msgspec
 import numpy as np
 
-from packer.containers import Containers
 from packer.errors import RejectedItemError
 from packer.files.sizes import picture_bytes_max
 from packer.items.annotations import unpack_annotations
 from packer.items.raw_item import RawItem, Reject
-from packer.raw_files import RawFileError
-from packer.read_ahead import Files, ReadAhead, content_digest
+from packer.raw.containers import Containers
+from packer.raw.files import RawFileError
+from packer.raw.read_ahead import Files, ReadAhead, content_digest
 from packer.recipe import Recipe
 from packer.sample_maker import SampleMaker
 from packer.sources.walk import item_place

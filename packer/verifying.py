@@ -12,9 +12,9 @@ import numpy as np
 
 from packer.against import compare_with_raw
 from packer.lmdb_children import LmdbChildren
-from packer.parallel import map_threads
 from packer.reject_list import reject_lines
 from packer.store_keys import KEY_FIELD, key_bytes
+from packer.threads import map_threads
 from packer.wording import count_text
 from readers.machine import core_count
 from readers.store.codecs import little

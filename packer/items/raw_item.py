@@ -34,7 +34,7 @@ class Member(msgspec.Struct, frozen=True, array_like=True):
     """Where an image lies inside a file that holds many.
 
     Attributes:
-        container: What the file is: a name of `packer.containers.CONTAINERS`.
+        container: What the file is: a name of `packer.raw.containers.CONTAINERS`.
         file_byte_count: Size of the file. The item's own `byte_count` is that of the image.
         position: Which image: an offset in bytes, or a row or record from 0; as the kind has it.
         name: Name of the member or column, where there is one.

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from packer.containers import Containers
 from packer.errors import SourceError
 from packer.items.annotations import Annotations, unpack_annotations
 from packer.items.raw_item import Scan
+from packer.raw.containers import Containers
 from packer.sources.hugging_face.scan import scan
 from packer.sources.source import SourceOptions
 from readers.store.errors import ImageError

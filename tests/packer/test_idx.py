@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from packer.containers import Containers
 from packer.errors import SourceError
 from packer.items.raw_item import Member, Scan
+from packer.raw.containers import Containers
 from packer.sources.idx import scan
 from packer.sources.source import SourceOptions
 from readers.store.errors import ImageError

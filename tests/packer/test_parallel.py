@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from packer.parallel import map_threads
+from packer.threads import map_threads
 
 
 def test_results_come_in_the_order_of_the_jobs():

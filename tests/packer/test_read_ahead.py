@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from packer import read_ahead
 from packer.items.raw_item import Member, RawFile, RawItem
-from packer.raw_files import RawFileError
-from packer.read_ahead import AHEAD_BYTES_MAX, ReadAhead, files_of, read_files
+from packer.raw import read_ahead
+from packer.raw.files import RawFileError
+from packer.raw.read_ahead import AHEAD_BYTES_MAX, ReadAhead, files_of, read_files
 from packer.slow_storage import THREAD_COUNT
 
 COUNT = 120

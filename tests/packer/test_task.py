@@ -9,9 +9,9 @@ import tarfile
 import pytest
 from PIL import Image
 
-from packer.containers import Containers
 from packer.errors import RejectedItemError
 from packer.plan import make_plan
+from packer.raw.containers import Containers
 from packer.recipe import Recipe
 from packer.sources import SourceOptions, scan_source
 from packer.task import build_shard

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from packer.containers import Containers
 from packer.errors import SourceError
 from packer.items.raw_item import Scan
+from packer.raw.containers import Containers
 from packer.sources.source import SourceOptions
 from packer.sources.zip_archive import scan
 from readers.store.errors import ImageError

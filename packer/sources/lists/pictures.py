@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from packer.items.raw_item import RawFile
-from packer.parallel import map_threads
 from packer.slow_storage import THREAD_COUNT, Pace
 from packer.sources.pairing import composed, split_path, stem_of
 from packer.sources.source import SourceOptions
 from packer.sources.walk import Picture, is_picture_name, readable_path
+from packer.threads import map_threads
 
 
 class Listed(NamedTuple):

@@ -17,7 +17,7 @@ from packer.errors import SourceError
 from packer.files.sizes import picture_bytes_max
 from packer.items.raw_item import RawFile
 from packer.masks import Color, color_codes, color_of, colors_text, decode_mask, distinct
-from packer.raw_files import RawFileError, read_raw_file
+from packer.raw.files import RawFileError, read_raw_file
 from packer.recipe import Recipe
 from packer.sources.masks.label_map import IGNORE, LABEL_MAP_NAMES, LabelMap
 from packer.sources.walk import readable_path

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from packer.files.sizes import picture_bytes_max
 from packer.items.raw_item import RawFile, RawItem
-from packer.raw_files import RawFileError, read_raw_file
+from packer.raw.files import RawFileError, read_raw_file
 from packer.slow_storage import THREAD_COUNT, Pace
 
 AHEAD_BYTES_MAX = 2**26

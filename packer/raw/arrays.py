@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.containers.container import check_unchanged, open_file, read_at
 from packer.files.cifar import (
     BINARY,
     PICKLE_BYTES_MAX,
@@ -20,6 +19,7 @@ from packer.files.cifar import (
 from packer.files.gzip_stream import GzipDamageError, GzipStream
 from packer.files.idx import IMAGES_HEADER_BYTES, open_idx, read_images_header
 from packer.items.raw_item import RawItem
+from packer.raw.container import check_unchanged, open_file, read_at
 from readers.store.errors import ImageError
 
 

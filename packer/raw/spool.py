@@ -19,8 +19,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.containers.container import check_unchanged, open_file, read_at
 from packer.items.raw_item import RawItem
+from packer.raw.container import check_unchanged, open_file, read_at
 from readers.store.errors import ImageError
 
 SPOOLED_OVERHEAD_BYTES = 160

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from packer.containers.container import check_unchanged, open_file
 from packer.files.arrow import (
     ArrowBatches,
     arrow_errors,
@@ -14,6 +13,7 @@ from packer.files.arrow import (
     open_parquet,
 )
 from packer.items.raw_item import RawItem
+from packer.raw.container import check_unchanged, open_file
 from readers.store.errors import ImageError
 
 _ROWS_READ = 16

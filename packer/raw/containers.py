@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.containers.archives import GzipContainer, range_container, zip_container
-from packer.containers.arrays import CifarContainer, IdxContainer
-from packer.containers.container import Container
-from packer.containers.spool import SpoolContainer
-from packer.containers.tables import arrow_container, parquet_container
 from packer.files.cifar import PYTHON
 from packer.files.gzip_stream import is_compressed
 from packer.files.sizes import picture_bytes_max, size_problem
 from packer.items.raw_item import Member, RawItem
+from packer.raw.archives import GzipContainer, range_container, zip_container
+from packer.raw.arrays import CifarContainer, IdxContainer
+from packer.raw.container import Container
+from packer.raw.spool import SpoolContainer
+from packer.raw.tables import arrow_container, parquet_container
 from readers.store.errors import ImageError
 
 __all__ = ["CONTAINERS", "Container", "Containers", "is_forward_only"]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packer.items.raw_item import RawItem
-from packer.raw_files import RawFileError
+from packer.raw.files import RawFileError
 from readers.store.errors import ImageError
 
 CHANGED = "the file changed while the build ran; run the build again when it is at rest"

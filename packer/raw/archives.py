@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from packer.containers.container import check_unchanged, open_file, read_at
 from packer.files.gzip_stream import GzipDamageError, GzipStream
 from packer.files.sizes import LOOKED_AT_BYTES, check_start
 from packer.items.raw_item import RawItem
+from packer.raw.container import check_unchanged, open_file, read_at
 from readers.store.errors import ImageError
 from readers.store.signatures import START_BYTES
 
