@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from packer.pictures.statistics import statistics
 from packer.plan import BuildPlan, library_versions
 from packer.rejects import Rejects
 from packer.sources.walk import readable_path
-from packer.statistics import statistics
 from packer.wording import count_text
 from packer.workspace import TaskReport
 from readers.store.manifest import FormatVersion, Manifest, SourceInfo

@@ -21,6 +21,7 @@ from packer.arrange import arranged
 from packer.errors import SourceError
 from packer.files.sizes import picture_bytes_max
 from packer.items.raw_item import RawItem, Scan
+from packer.pictures.sample_maker import SampleMaker
 from packer.plan import library_versions, make_plan, make_schema
 from packer.raw.containers import Containers
 from packer.raw.files import RawFileError
@@ -28,7 +29,6 @@ from packer.raw.read_ahead import Files, ReadAhead
 from packer.recipe import Recipe
 from packer.reject_list import reject_lines
 from packer.sample_compare import differing_fields
-from packer.sample_maker import SampleMaker
 from packer.sources import SOURCES, SourceOptions, scan_source
 from packer.store_keys import key_text, store_keys
 from packer.threads import map_threads

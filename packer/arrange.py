@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 
 from packer.errors import SourceError
-from packer.forms import drawn
 from packer.items.raw_item import Ignored, RawItem, Reject, Scan
+from packer.pictures.forms import drawn
 from packer.recipe import Recipe
 from packer.sources.pairing import stem_of
 from packer.sources.splits import split_field

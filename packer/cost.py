@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from packer.arrange import arranged
 from packer.errors import BuildError
 from packer.estimate import Estimator, recipe_for_target, store_bytes, stored_pixels
-from packer.prepare import Prepared
+from packer.pictures.prepare import Prepared
 from packer.raw.read_ahead import read_files
 from packer.recipe import LOSSY_POLICIES, ImagePolicy, Recipe
 from packer.sampling import Sampled, SampleSize

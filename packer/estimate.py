@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from packer.errors import BuildError
 from packer.files.sizes import picture_bytes_max
-from packer.forms import drawn
-from packer.geometry import plan_fit
 from packer.items.raw_item import Scan
+from packer.pictures.forms import drawn
+from packer.pictures.geometry import plan_fit
 from packer.recipe import Recipe
 from packer.sampling import ENCODED, HEADERS, Sampled, SampleSize, sample_of
 from packer.wording import size_text
@@ -66,7 +66,7 @@ class Estimator:
 
     @functools.cached_property
     def _draws(self) -> NDArray[np.float64]:
-        """What decides under "proportion" whether an item is raw; see `packer.forms.form_of`."""
+        """What decides under "proportion" whether an item is raw; see `packer.pictures.forms.form_of`."""
         items = self._scan.items
         return np.fromiter((drawn(b"proportion", i.key) for i in items), np.float64, len(items))
 

@@ -40,7 +40,7 @@ class Recipe:
         max_side: Longest side in pixels that an image may have; a larger one is scaled down to it.
         scaling: How images are scaled down. "exact" averages all pixels of the file that a stored
             one covers. "fast" lets JPEG's decoder and a supersampled average do most of it, at half
-            the cost; see `packer.scaling` for how near it comes.
+            the cost; see `packer.pictures.scaling` for how near it comes.
         image: How images are stored. "raw": decoded pixels. "jpeg", "png", "webp": files of that
             kind. "original": the raw file's own bytes. "smart": raw up to `raw_below` bytes, else
             JPEG. "proportion": raw for `raw_share` of the images, else JPEG. A raw file that needs

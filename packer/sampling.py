@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packer.items.raw_item import RawItem, Scan
-from packer.prepare import Prepared, prepare_image, prepare_pixels
+from packer.pictures.prepare import Prepared, prepare_image, prepare_pixels
 from packer.raw.containers import Containers
 from packer.raw.files import RawFileError, read_raw_file
 from packer.raw.read_ahead import image_file

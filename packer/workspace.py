@@ -29,7 +29,7 @@ import msgspec
 
 from packer.errors import BuildError, TargetBusyError
 from packer.items.raw_item import RawItem, Reject
-from packer.statistics import Tally
+from packer.pictures.statistics import Tally
 from packer.wording import count_text
 from readers.store.layout import BUILDING_SUFFIX, MANIFEST_NAME
 from readers.store.manifest import ShardInfo, sync_folder, write_synced

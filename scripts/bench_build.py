@@ -185,7 +185,7 @@ def print_quality(folder: Path) -> None:
     import cv2
     from PIL import Image
 
-    from packer.prepare import prepare_image
+    from packer.pictures.prepare import prepare_image
     from packer.recipe import Recipe, Scaling
 
     paths = sorted(folder.rglob("*.jpg"))[:: max(1, len(list(folder.rglob("*.jpg"))) // 40)]

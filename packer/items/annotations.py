@@ -1,7 +1,7 @@
 """Annotations of an image as a source found them, and the fields that a store makes of them.
 
 A source writes down what the annotation files say, in the coordinates in which they say it. What
-becomes of it when the picture is turned, resized and cut is the work of `packer.objects`.
+becomes of it when the picture is turned, resized and cut is the work of `packer.pictures.objects`.
 """
 
 from __future__ import annotations

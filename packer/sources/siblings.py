@@ -23,7 +23,7 @@ from heapq import nsmallest
 from itertools import pairwise
 from pathlib import Path
 
-from packer.masks import MaskPixels, color_codes, decode_mask, distinct
+from packer.pictures.masks import MaskPixels, color_codes, decode_mask, distinct
 from packer.recipe import Recipe
 from packer.sources.class_folders import split_and_words
 from packer.sources.pairing import composed, stem_of

@@ -11,7 +11,7 @@ from PIL import Image
 
 from packer.errors import SourceError
 from packer.items.raw_item import Scan
-from packer.masks import read_mask
+from packer.pictures.masks import read_mask
 from packer.sources.masks import cityscapes
 from packer.sources.source import SourceOptions
 

@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from packer.forms import drawn, encoded, form_of
-from packer.jpeg_quality import jpeg_quality
-from packer.prepare import prepare_image, prepare_pixels
+from packer.pictures.forms import drawn, encoded, form_of
+from packer.pictures.jpeg_quality import jpeg_quality
+from packer.pictures.prepare import prepare_image, prepare_pixels
 from packer.recipe import Recipe
 from readers.store.decode import decode_image
 from readers.store.errors import ImageError

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from packer.geometry import fit_affine, orientation_affine, plan_fit
+from packer.pictures.geometry import fit_affine, orientation_affine, plan_fit
 from readers.store.affine import compose, invert
 from readers.store.orientation import turn_upright, upright_size
 

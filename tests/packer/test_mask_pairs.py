@@ -13,7 +13,7 @@ from PIL import Image
 
 from packer.errors import SourceError
 from packer.items.raw_item import Scan
-from packer.masks import read_mask
+from packer.pictures.masks import read_mask
 from packer.sources import scan_source
 from packer.sources.masks import mask_pairs
 from packer.sources.masks.names import role_of, stems_of_mask, stems_of_picture

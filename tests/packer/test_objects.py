@@ -21,8 +21,8 @@ from packer.items.annotations import (
     pack_runs,
     unpack_annotations,
 )
-from packer.objects import PlacedObjects, place_objects
-from packer.prepare import Prepared, prepare_image
+from packer.pictures.objects import PlacedObjects, place_objects
+from packer.pictures.prepare import Prepared, prepare_image
 from packer.recipe import Recipe
 from readers.store.affine import invert, map_boxes
 from readers.store.errors import ImageError

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from packer.prepare import prepare_image
+from packer.pictures.prepare import prepare_image
 from packer.recipe import Recipe
 from readers.store.affine import invert
 from readers.store.decode import decode_image

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from packer.prepare import prepare_image
+from packer.pictures.prepare import prepare_image
+from packer.pictures.scaling import reduction, scaled
 from packer.recipe import Recipe
-from packer.scaling import reduction, scaled
 
 FAST, EXACT = Recipe(size=64), Recipe(size=64, scaling="exact")
 

@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from packer.building import build
+from packer.pictures.statistics import EDGES, Tally, statistics
 from packer.recipe import Recipe
-from packer.statistics import EDGES, Tally, statistics
 from readers.store.manifest import read_manifest
 from readers.store.reader import open_store
 from readers.store.record import RecordReader

@@ -15,10 +15,10 @@ from PIL import Image
 
 from packer.building import build
 from packer.errors import SourceError
+from packer.pictures.sample_maker import SampleMaker
 from packer.plan import make_plan
 from packer.recipe import Recipe
 from packer.report import BuildReport
-from packer.sample_maker import SampleMaker
 from packer.sources import scan_source
 from packer.sources.source import SourceOptions
 from packer.sources.turned_boxes import (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packer.geometry import plan_fit
+from packer.pictures.geometry import plan_fit
 from readers.random_state import uniforms
 from readers.windows import (
     LEFT,

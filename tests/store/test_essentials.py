@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from packer.masks import decode_mask
+from packer.pictures.masks import decode_mask
 from readers.store.decode import MODES
 from readers.store.errors import ImageError
 from readers.store.image_header import read_header

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 
 from packer.errors import SourceError
 from packer.files.text import read_text
-from packer.masks import NO_COLOR, Color
+from packer.pictures.masks import NO_COLOR, Color
 from packer.sources.class_names import read_class_names
 from packer.sources.walk import readable_path
 

@@ -1,7 +1,7 @@
 """A look into some of the masks: whether they hold values or colours, and which field that makes.
 
 This is the one place where a source reads pixels: names do not tell a mask of values from a painted
-one. What is decided here is checked on every single mask when it is packed (`packer.masks`).
+one. What is decided here is checked on every single mask when it is packed (`packer.pictures.masks`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from packer.errors import SourceError
 from packer.files.sizes import picture_bytes_max
 from packer.items.raw_item import RawFile
-from packer.masks import Color, color_codes, color_of, colors_text, decode_mask, distinct
+from packer.pictures.masks import Color, color_codes, color_of, colors_text, decode_mask, distinct
 from packer.raw.files import RawFileError, read_raw_file
 from packer.recipe import Recipe
 from packer.sources.masks.label_map import IGNORE, LABEL_MAP_NAMES, LabelMap

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.jpeg_quality import jpeg_quality
+from packer.pictures.jpeg_quality import jpeg_quality
 from packer.recipe import ColorMode, Recipe
 from readers.store.errors import ImageError
 from readers.store.image_header import ImageHeader

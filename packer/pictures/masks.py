@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.geometry import FitPlan
+from packer.pictures.geometry import FitPlan
 from readers.store.errors import ImageError
 from readers.store.essentials import essentials
 from readers.store.image_header import ImageHeader, read_header

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.forms import Form, encoded, form_of, keeps_file
-from packer.geometry import FitPlan, orientation_affine, plan_fit
+from packer.pictures.forms import Form, encoded, form_of, keeps_file
+from packer.pictures.geometry import FitPlan, orientation_affine, plan_fit
+from packer.pictures.scaling import reduction, scaled
 from packer.recipe import Recipe
-from packer.scaling import reduction, scaled
 from readers.store.affine import compose
 from readers.store.codecs import dtype_name
 from readers.store.decode import decode_image, in_mode
@@ -36,7 +36,7 @@ class Prepared:
         pixels: The image as it will be read, but for what JPEG and WebP lose.
         original_size: (height, width) as stored in the file, before orientation.
         transform: (2, 3) float32, from the file's own pixel grid to the image as it will be read,
-            in continuous coordinates; see `packer.geometry`.
+            in continuous coordinates; see `packer.pictures.geometry`.
         extra_frame_count: Pictures of the file that are not stored.
         turn: Orientation of the file, 1 to 8: from its own pixel grid to the upright picture.
         plan: How the upright picture came to the stored image.

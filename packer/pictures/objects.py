@@ -17,10 +17,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.geometry import orientation_affine
 from packer.items.annotations import Annotations, RawObject
-from packer.masks import place_mask
-from packer.prepare import Prepared
+from packer.pictures.geometry import orientation_affine
+from packer.pictures.masks import place_mask
+from packer.pictures.prepare import Prepared
 from packer.sources.turned_boxes import CORNERS
 from readers.store.affine import Affine, compose, map_boxes, map_points
 from readers.store.errors import ImageError

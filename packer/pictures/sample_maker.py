@@ -10,9 +10,9 @@ import numpy as np
 from packer.files.sizes import picture_bytes_max
 from packer.items.annotations import unpack_annotations
 from packer.items.raw_item import RawFile, RawItem
-from packer.masks import place_mask, read_mask
-from packer.objects import PlacedObjects, place_objects
-from packer.prepare import Prepared, prepare_image, prepare_pixels
+from packer.pictures.masks import place_mask, read_mask
+from packer.pictures.objects import PlacedObjects, place_objects
+from packer.pictures.prepare import Prepared, prepare_image, prepare_pixels
 from packer.raw.containers import Containers
 from packer.raw.files import RawFileError
 from packer.raw.read_ahead import Files, image_file, read_files
