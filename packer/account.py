@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from packer.pictures.statistics import statistics
-from packer.plan import BuildPlan, library_versions
+from packer.plan.shards import BuildPlan, library_versions
 from packer.rejects import Rejects
 from packer.sources.walk import readable_path
 from packer.wording import count_text

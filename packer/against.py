@@ -17,12 +17,12 @@ from pathlib import Path
 
 import msgspec
 
-from packer.arrange import arranged
 from packer.errors import SourceError
 from packer.files.sizes import picture_bytes_max
 from packer.items.raw_item import RawItem, Scan
 from packer.pictures.sample_maker import SampleMaker
-from packer.plan import library_versions, make_plan, make_schema
+from packer.plan.arrange import arranged
+from packer.plan.shards import library_versions, make_plan, make_schema
 from packer.raw.containers import Containers
 from packer.raw.files import RawFileError
 from packer.raw.read_ahead import Files, ReadAhead

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from packer.account import make_manifest
-from packer.cost import missing_space
 from packer.engines.local import Crew, map_tasks
 from packer.engines.worker import NO_SPACE
 from packer.errors import (
@@ -24,7 +23,8 @@ from packer.errors import (
     TooManyRejectsError,
 )
 from packer.items.raw_item import Reject
-from packer.plan import BuildPlan, facts_that_differ, make_plan
+from packer.plan.cost import missing_space
+from packer.plan.shards import BuildPlan, facts_that_differ, make_plan
 from packer.progress import Progress
 from packer.publish import check_target, publish_folder
 from packer.recipe import Recipe

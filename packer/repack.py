@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from packer.engines.worker import NO_SPACE
 from packer.errors import BuildError, NoSpaceError
-from packer.plan import facts_that_differ
+from packer.plan.shards import facts_that_differ
 from packer.publish import check_target, publish_folder
 from packer.report import class_counts, content_sha256
 from packer.rewrite import Rewriter

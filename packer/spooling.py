@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packer.errors import NoSpaceError
-from packer.estimate import store_bytes
 from packer.files.sizes import picture_bytes_max
 from packer.items.raw_item import RawItem
-from packer.plan import BuildPlan
+from packer.plan.estimate import store_bytes
+from packer.plan.shards import BuildPlan
 from packer.raw.containers import Containers, is_forward_only
 from packer.raw.files import RawFileError
 from packer.raw.spool import SPOOLED_OVERHEAD_BYTES, spooled_item, write_spooled

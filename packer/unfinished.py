@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from packer.errors import BuildMismatchError
-from packer.plan import facts_that_differ
+from packer.plan.shards import facts_that_differ
 from packer.workspace import Workspace
 
 

@@ -21,7 +21,7 @@ import msgspec
 
 from packer.files.sizes import picture_bytes_max
 from packer.items.raw_item import RawFile, RawItem
-from packer.plan import BuildPlan, cut_items, facts_that_differ
+from packer.plan.shards import BuildPlan, cut_items, facts_that_differ
 from packer.raw.read_ahead import DIGEST_BYTES, content_digest, files_of, image_file, read_files
 from packer.wording import count_text
 from packer.workspace import TaskReport, Workspace

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from packer import Recipe, build
-from packer.cost import PolicyCost, estimate_costs
+from packer.plan.cost import PolicyCost, estimate_costs
 
 _HEAD = "| policy | MB: plan | is | | build s: plan | is | | images/s a core: plan | is | |"
 

@@ -16,7 +16,7 @@ from packer.cli.options import (
     source_options,
     with_options,
 )
-from packer.cost import estimate_costs
+from packer.plan.cost import estimate_costs
 from packer.recipe import Recipe
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from packer.arrange import EXCLUDED, NOT_INCLUDED, OVER_LIMIT, arranged
 from packer.building import build
 from packer.errors import SourceError
 from packer.items.raw_item import RawItem, Reject, Scan
+from packer.plan.arrange import EXCLUDED, NOT_INCLUDED, OVER_LIMIT, arranged
 from packer.recipe import Recipe
 from readers.store.manifest import read_manifest
 from readers.store.reader import open_store

@@ -11,10 +11,10 @@ import pytest
 from PIL import Image
 
 from packer.building import build
-from packer.cost import estimate_costs, missing_space
 from packer.errors import BuildError, NoSpaceError
-from packer.estimate import recipe_for_target
-from packer.plan import make_plan
+from packer.plan.cost import estimate_costs, missing_space
+from packer.plan.estimate import recipe_for_target
+from packer.plan.shards import make_plan
 from packer.recipe import Recipe
 from packer.sources import SourceOptions, scan_source
 from readers.store.manifest import read_manifest
@@ -152,7 +152,7 @@ def test_plan_prints_a_table_or_json(tmp_path, photos, packer):
 def test_a_store_without_room_is_refused_before_it_is_begun(tmp_path, photos, monkeypatch):
     """By the same figures, with what would make it fit."""
     usage = type("Usage", (), {"free": 1_000_000})
-    monkeypatch.setattr("packer.cost.shutil.disk_usage", lambda path: usage)
+    monkeypatch.setattr("packer.plan.cost.shutil.disk_usage", lambda path: usage)
     assert missing_space(952_380, tmp_path / "out.lmdb") is None
     with pytest.raises(NoSpaceError, match=r"1,000,000 free.*--target-size 952380 chooses"):
         build(photos, tmp_path / "out.lmdb", Recipe())
@@ -167,6 +167,6 @@ def test_a_folder_that_cannot_be_written_is_named(photos, monkeypatch, tmp_path)
     def refused(*_args, **_options):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("packer.cost.tempfile.NamedTemporaryFile", refused)
+    monkeypatch.setattr("packer.plan.cost.tempfile.NamedTemporaryFile", refused)
     with pytest.raises(BuildError, match=r"cannot be written to .*Permission denied.*as OUT"):
         estimate_costs(photos, tmp_path / "out.lmdb")

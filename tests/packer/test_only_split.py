@@ -16,9 +16,9 @@ import pytest
 from PIL import Image
 
 from packer import build
-from packer.arrange import EXCLUDED, NOT_INCLUDED, arranged
 from packer.errors import RejectedItemError, SourceError
 from packer.items.raw_item import Reject, Scan
+from packer.plan.arrange import EXCLUDED, NOT_INCLUDED, arranged
 from packer.recipe import Recipe
 from packer.sources import SourceOptions, scan_source
 from packer.sources.only_split import OTHER_SPLIT, is_other_split, only_split

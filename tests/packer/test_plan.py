@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packer.estimate import estimate_record_bytes, store_bytes
 from packer.items.raw_item import RawItem, Scan
-from packer.plan import (
+from packer.plan.estimate import estimate_record_bytes, store_bytes
+from packer.plan.shards import (
     SHARD_BYTES_LEAST,
     cut_items,
     facts_that_differ,

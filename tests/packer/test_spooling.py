@@ -20,7 +20,7 @@ from PIL import Image
 from packer import against
 from packer.building import Step, build
 from packer.errors import NoSpaceError
-from packer.plan import make_plan
+from packer.plan.shards import make_plan
 from packer.raw.containers import Containers
 from packer.recipe import Recipe
 from packer.sources import SourceOptions, scan_source

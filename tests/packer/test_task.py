@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from packer.errors import RejectedItemError
-from packer.plan import make_plan
+from packer.plan.shards import make_plan
 from packer.raw.containers import Containers
 from packer.recipe import Recipe
 from packer.sources import SourceOptions, scan_source

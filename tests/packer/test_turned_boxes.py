@@ -16,7 +16,7 @@ from PIL import Image
 from packer.building import build
 from packer.errors import SourceError
 from packer.pictures.sample_maker import SampleMaker
-from packer.plan import make_plan
+from packer.plan.shards import make_plan
 from packer.recipe import Recipe
 from packer.report import BuildReport
 from packer.sources import scan_source

@@ -19,13 +19,13 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.arrange import arranged
 from packer.errors import BuildError
-from packer.estimate import Estimator, recipe_for_target, store_bytes, stored_pixels
 from packer.pictures.prepare import Prepared
+from packer.plan.arrange import arranged
+from packer.plan.estimate import Estimator, recipe_for_target, store_bytes, stored_pixels
+from packer.plan.sampling import Sampled, SampleSize
 from packer.raw.read_ahead import read_files
 from packer.recipe import LOSSY_POLICIES, ImagePolicy, Recipe
-from packer.sampling import Sampled, SampleSize
 from packer.slow_storage import THREAD_COUNT
 from packer.sources import SourceOptions, scan_source
 from packer.wording import size_text, time_text

@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.arrange import arranged
-from packer.estimate import CHANNEL_COUNTS, Estimator, recipe_for_target, store_bytes
 from packer.items.raw_item import RawItem, Scan
+from packer.plan.arrange import arranged
+from packer.plan.estimate import CHANNEL_COUNTS, Estimator, recipe_for_target, store_bytes
 from packer.recipe import ImagePolicy, Recipe
 from readers.store.layout import shard_name
 from readers.store.schema import Field, ImageCodec, Schema

@@ -19,8 +19,8 @@ from packer.files.sizes import picture_bytes_max
 from packer.items.raw_item import Scan
 from packer.pictures.forms import drawn
 from packer.pictures.geometry import plan_fit
+from packer.plan.sampling import ENCODED, HEADERS, Sampled, SampleSize, sample_of
 from packer.recipe import Recipe
-from packer.sampling import ENCODED, HEADERS, Sampled, SampleSize, sample_of
 from packer.wording import size_text
 from readers.machine import core_count
 from readers.store.errors import ImageError
@@ -80,7 +80,7 @@ class Estimator:
         """Bytes that each item's record will take, about, as int64.
 
         Exact but for a few bytes where every record is as long as the others or keeps its file's
-        bytes. Otherwise from a sample; see `packer.sampling`.
+        bytes. Otherwise from a sample; see `packer.plan.sampling`.
         """
         scan = self._scan
         other = _RECORD_OVERHEAD_BYTES + np.fromiter(
