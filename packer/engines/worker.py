@@ -26,10 +26,10 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from packer.engines.task import build_shard
 from packer.errors import RejectedItemError
 from packer.files.sizes import picture_bytes_max
 from packer.raw.containers import Containers
-from packer.task import build_shard
 from packer.workspace import Workspace
 from readers.store.child_process import end_with_parent
 

@@ -26,7 +26,7 @@ from PIL import Image, ImageOps
 import packer
 from packer import BuildReport, Recipe, SourceOptions, building
 from packer.engines.local import Crew
-from packer.task import build_shard
+from packer.engines.task import build_shard
 from readers import LMDBDataset
 from readers.store.polygons import Runs
 from tests.cases.real_sets import READ, REFUSED, RealSet, RefusedSet

@@ -19,13 +19,13 @@ from PIL import Image
 
 from packer import against
 from packer.building import Step, build
+from packer.engines.task import build_shard
 from packer.errors import NoSpaceError
 from packer.plan.shards import make_plan
 from packer.raw.containers import Containers
 from packer.recipe import Recipe
 from packer.sources import SourceOptions, scan_source
 from packer.spooling import spooled
-from packer.task import build_shard
 from packer.workspace import TaskPlan, Workspace
 from readers.store.layout import UPDATE_CACHE_NAME
 from readers.store.manifest import read_manifest

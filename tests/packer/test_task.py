@@ -9,12 +9,12 @@ import tarfile
 import pytest
 from PIL import Image
 
+from packer.engines.task import build_shard
 from packer.errors import RejectedItemError
 from packer.plan.shards import make_plan
 from packer.raw.containers import Containers
 from packer.recipe import Recipe
 from packer.sources import SourceOptions, scan_source
-from packer.task import build_shard
 from packer.workspace import TaskPlan, Workspace
 from readers.store.shard import file_sha256
 
