@@ -7,10 +7,10 @@ from typing import Any
 
 from packer.pictures.statistics import statistics
 from packer.plan.shards import BuildPlan, library_versions
-from packer.rejects import Rejects
 from packer.sources.walk import readable_path
 from packer.wording import count_text
-from packer.workspace import TaskReport
+from packer.workspace.folder import TaskReport
+from packer.workspace.rejects import Rejects
 from readers.store.manifest import FormatVersion, Manifest, SourceInfo
 
 

@@ -26,23 +26,23 @@ from packer.items.raw_item import Reject
 from packer.plan.cost import missing_space
 from packer.plan.shards import BuildPlan, facts_that_differ, make_plan
 from packer.progress import Progress
-from packer.publish import check_target, publish_folder
 from packer.recipe import Recipe
-from packer.rejects import (
+from packer.report import BuildReport, make_report
+from packer.sources import SourceOptions, scan_source
+from packer.sources.dataset import is_dataset, scan_dataset
+from packer.spooling import check_spool_space, spooled
+from packer.update import plan_update, seed_workspace, write_update_cache
+from packer.workspace.folder import TargetLock, TaskPlan, TaskReport, Workspace
+from packer.workspace.publish import check_target, publish_folder
+from packer.workspace.rejects import (
     Rejects,
     describe_rejects,
     reject_count_max,
     too_many_text,
     write_rejects,
 )
-from packer.report import BuildReport, make_report
-from packer.scratch import scratch_folder, spool_folder
-from packer.sources import SourceOptions, scan_source
-from packer.sources.dataset import is_dataset, scan_dataset
-from packer.spooling import check_spool_space, spooled
-from packer.unfinished import goes_on
-from packer.update import plan_update, seed_workspace, write_update_cache
-from packer.workspace import TargetLock, TaskPlan, TaskReport, Workspace
+from packer.workspace.scratch import scratch_folder, spool_folder
+from packer.workspace.unfinished import goes_on
 from readers.machine import core_count, local_rank_count
 from readers.store.layout import MANIFEST_NAME, REJECTS_NAME
 from readers.store.manifest import (

@@ -22,7 +22,7 @@ from packer.rewrite import Rewriter
 from packer.sample_compare import counts_names, positions_in
 from packer.store_keys import KEY_FIELD, key_bytes, key_reader, key_text, store_keys
 from packer.wording import names_text
-from packer.workspace import TaskReport
+from packer.workspace.folder import TaskReport
 from readers.machine import core_count
 from readers.store.errors import SchemaMismatchError, StoreError
 from readers.store.manifest import (
@@ -71,7 +71,7 @@ def merge(
         overwrite: Replace a store at `out`, in one step once the new one is whole.
         links: Keep shards as hard links, which takes no room and needs one file system. The stores
             then share files: damage to one is damage to the other.
-        scratch: Folder on a local disk to write shards in; see `packer.scratch`.
+        scratch: Folder on a local disk to write shards in; see `packer.workspace.scratch`.
         worker_count: Threads. None takes the cores of this job.
         on_progress: Told how many more samples are done.
 

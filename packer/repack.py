@@ -24,15 +24,15 @@ from numpy.typing import NDArray
 from packer.engines.worker import NO_SPACE
 from packer.errors import BuildError, NoSpaceError
 from packer.plan.shards import facts_that_differ
-from packer.publish import check_target, publish_folder
 from packer.report import class_counts, content_sha256
 from packer.rewrite import Rewriter
-from packer.scratch import scratch_folder
 from packer.store_keys import KEY_FIELD, key_bytes
 from packer.threads import map_threads
-from packer.unfinished import goes_on
 from packer.wording import count_text
-from packer.workspace import TargetLock, TaskReport, Workspace
+from packer.workspace.folder import TargetLock, TaskReport, Workspace
+from packer.workspace.publish import check_target, publish_folder
+from packer.workspace.scratch import scratch_folder
+from packer.workspace.unfinished import goes_on
 from readers.store.errors import CodecError, ShardError
 from readers.store.layout import MANIFEST_NAME, REJECTS_NAME, shard_name
 from readers.store.manifest import (
@@ -165,7 +165,7 @@ def repack(
         rejects: The reject list.
         overwrite: Replace a store at `out`, and discard another unfinished build.
         links: Keep shards as further names of the same files, rather than as copies.
-        scratch: Folder on a local disk to write shards in; see `packer.scratch`.
+        scratch: Folder on a local disk to write shards in; see `packer.workspace.scratch`.
         thread_count: Shards at once.
         on_progress: Told how many more samples are done.
 

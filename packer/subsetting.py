@@ -19,7 +19,7 @@ from packer.repack import Part, RepackReport, repack
 from packer.rewrite import Rewriter
 from packer.store_keys import key_bytes, key_text, store_keys
 from packer.wording import names_text
-from packer.workspace import TaskReport
+from packer.workspace.folder import TaskReport
 from readers.machine import core_count
 from readers.store.errors import SchemaMismatchError, UnknownKeyError
 from readers.store.manifest import FormatVersion, Manifest, SourceInfo
@@ -63,7 +63,7 @@ def subset(
         every: Keep the first of each so many.
         limit: Keep no more than so many. None keeps all.
         overwrite: Replace a store at `out`, in one step once the new one is whole.
-        scratch: Folder on a local disk to write shards in; see `packer.scratch`.
+        scratch: Folder on a local disk to write shards in; see `packer.workspace.scratch`.
         worker_count: Threads. None takes the cores of this job.
         on_progress: Told how many more samples are done.
 

@@ -24,7 +24,7 @@ from packer.items.raw_item import RawFile, RawItem
 from packer.plan.shards import BuildPlan, cut_items, facts_that_differ
 from packer.raw.read_ahead import DIGEST_BYTES, content_digest, files_of, image_file, read_files
 from packer.wording import count_text
-from packer.workspace import TaskReport, Workspace
+from packer.workspace.folder import TaskReport, Workspace
 from readers.store.layout import UPDATE_CACHE_NAME, shard_name
 from readers.store.manifest import write_synced
 

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from packer.workspace import Workspace
+from packer.workspace.folder import Workspace
 from readers.store.errors import StoreIncompleteError, StoreNotFoundError
 from readers.store.reader import open_store
 

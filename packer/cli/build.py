@@ -18,8 +18,8 @@ from packer.cli.options import (
     with_options,
 )
 from packer.recipe import Recipe
-from packer.rejects import reject_count_max
-from packer.workspace import Workspace
+from packer.workspace.folder import Workspace
+from packer.workspace.rejects import reject_count_max
 
 
 @click.command("build")

@@ -19,7 +19,7 @@ from packer.doctor.check import Check
 from packer.doctor.need import Need
 from packer.doctor.page_cache import Residency
 from packer.wording import count_text, size_text, time_text
-from packer.workspace import Workspace
+from packer.workspace.folder import Workspace
 from readers.machine import Memory
 from readers.store.errors import CodecError, ImageError, ShardError, StoreError
 from readers.store.layout import BUILDING_SUFFIX, MANIFEST_NAME, shard_name

@@ -17,7 +17,7 @@ from typing import IO, Any
 from packer.engines.deaths import Death, Deaths
 from packer.engines.worker import POSITION_BYTES
 from packer.errors import RejectedItemError, WorkerError
-from packer.workspace import Workspace
+from packer.workspace.folder import Workspace
 
 _SAID_LINES, _SAID_BYTES_MAX = 5, 2**12
 

@@ -21,7 +21,7 @@ from packer.raw.files import RawFileError
 from packer.raw.read_ahead import Files, ReadAhead, content_digest
 from packer.recipe import Recipe
 from packer.sources.walk import item_place
-from packer.workspace import TaskReport, Workspace
+from packer.workspace.folder import TaskReport, Workspace
 from readers.store.errors import CodecError, ImageError
 from readers.store.manifest import sync_folder
 from readers.store.record import RecordLayout

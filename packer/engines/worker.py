@@ -30,7 +30,7 @@ from packer.engines.task import build_shard
 from packer.errors import RejectedItemError
 from packer.files.sizes import picture_bytes_max
 from packer.raw.containers import Containers
-from packer.workspace import Workspace
+from packer.workspace.folder import Workspace
 from readers.store.child_process import end_with_parent
 
 _PROGRESS_S = 0.1

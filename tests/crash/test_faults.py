@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from packer.workspace import Workspace
+from packer.workspace.folder import Workspace
 from readers.store.decode import decode_image
 from readers.store.errors import ImageError
 from readers.store.image_header import read_header

@@ -34,7 +34,7 @@ def say(word):
 
 BUILD_WORKER = """
 from packer.engines.local import Crew
-from packer.workspace import Workspace
+from packer.workspace.folder import Workspace
 crew = Crew(Workspace(Path(sys.argv[1])))
 child = crew.start()._process.pid
 """

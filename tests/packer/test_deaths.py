@@ -10,7 +10,7 @@ from packer.engines.deaths import Death, Deaths
 from packer.engines.worker import NO_MEMORY_STATUS
 from packer.errors import WorkerError
 from packer.items.raw_item import RawItem
-from packer.workspace import Workspace
+from packer.workspace.folder import Workspace
 
 SEGV = "signal 11: segmentation fault"
 

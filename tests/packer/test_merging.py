@@ -334,7 +334,7 @@ def test_a_merge_that_is_killed_is_no_store_and_goes_on(pair, tmp_path):
     code = (
         f"{START}"
         "import os\n"
-        "from packer.workspace import Workspace\n"
+        "from packer.workspace.folder import Workspace\n"
         "write = Workspace.write_report\n"
         "def die(self, number, report):\n"
         "    write(self, number, report)\n"

@@ -7,9 +7,9 @@ import os
 
 import pytest
 
-import packer.publish
+import packer.workspace.publish
 from packer.errors import TargetExistsError
-from packer.publish import check_target, publish_folder
+from packer.workspace.publish import check_target, publish_folder
 
 
 def folder_with(path, name):
@@ -49,10 +49,10 @@ def test_folders_are_swapped_where_the_file_system_cannot(tmp_path, monkeypatch)
     class Libc:
         @staticmethod
         def renameat2(*arguments):
-            packer.publish.ctypes.set_errno(errno.EINVAL)
+            packer.workspace.publish.ctypes.set_errno(errno.EINVAL)
             return -1
 
-    monkeypatch.setattr(packer.publish.ctypes, "CDLL", lambda *arguments, **options: Libc)
+    monkeypatch.setattr(packer.workspace.publish.ctypes, "CDLL", lambda *arguments, **options: Libc)
     finished = folder_with(tmp_path / "finished", "new")
     target = folder_with(tmp_path / "target", "old")
     publish_folder(finished, target)

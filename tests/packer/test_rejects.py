@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer.items.raw_item import Reject
-from packer.rejects import (
+from packer.workspace.rejects import (
     Rejects,
     describe_rejects,
     reject_count_max,

@@ -26,7 +26,7 @@ from packer.raw.containers import Containers
 from packer.recipe import Recipe
 from packer.sources import SourceOptions, scan_source
 from packer.spooling import spooled
-from packer.workspace import TaskPlan, Workspace
+from packer.workspace.folder import TaskPlan, Workspace
 from readers.store.layout import UPDATE_CACHE_NAME
 from readers.store.manifest import read_manifest
 from readers.store.reader import open_store

@@ -15,7 +15,7 @@ from packer.plan.shards import make_plan
 from packer.raw.containers import Containers
 from packer.recipe import Recipe
 from packer.sources import SourceOptions, scan_source
-from packer.workspace import TaskPlan, Workspace
+from packer.workspace.folder import TaskPlan, Workspace
 from readers.store.shard import file_sha256
 
 

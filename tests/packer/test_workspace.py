@@ -19,7 +19,7 @@ import pytest
 from packer.building import Step, build
 from packer.errors import BuildMismatchError, TargetBusyError, TargetExistsError
 from packer.recipe import Recipe
-from packer.workspace import TargetLock, TaskReport, Workspace
+from packer.workspace.folder import TargetLock, TaskReport, Workspace
 from readers.store.errors import StoreIncompleteError
 from readers.store.manifest import ShardInfo, read_manifest
 from readers.store.reader import open_store

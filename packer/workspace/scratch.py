@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from packer.errors import BuildError
-from packer.workspace import Workspace
+from packer.workspace.folder import Workspace
 from readers.machine import mount_of
 
 

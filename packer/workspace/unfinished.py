@@ -7,7 +7,7 @@ from typing import Any
 
 from packer.errors import BuildMismatchError
 from packer.plan.shards import facts_that_differ
-from packer.workspace import Workspace
+from packer.workspace.folder import Workspace
 
 
 def goes_on(workspace: Workspace, facts: dict[str, Any], out: Path, *, overwrite: bool) -> bool:
