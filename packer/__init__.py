@@ -12,8 +12,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from packer.building import Step as Step
-    from packer.building import build as build
+    from packer.building.build import Step as Step
+    from packer.building.build import build as build
     from packer.diffing import DiffReport as DiffReport
     from packer.diffing import diff as diff
     from packer.errors import BuildError as BuildError
@@ -33,9 +33,9 @@ _HOMES = {
     "Recipe": "packer.recipe",
     "RepackReport": "packer.repack",
     "SourceOptions": "packer.sources",
-    "Step": "packer.building",
+    "Step": "packer.building.build",
     "VerifyReport": "packer.verifying",
-    "build": "packer.building",
+    "build": "packer.building.build",
     "diff": "packer.diffing",
     "merge": "packer.merging",
     "subset": "packer.subsetting",

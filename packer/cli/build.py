@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from packer.building import Step, build, check_replacement
+from packer.building.build import Step, build, check_replacement
 from packer.cli import Terminated, printable
 from packer.cli.options import (
     RECIPE_OPTIONS,

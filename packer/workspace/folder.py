@@ -49,7 +49,7 @@ class TaskReport(msgspec.Struct, kw_only=True):
         split_counts: Stored samples of each split.
         extra_frame_counts: Pictures in a file behind its first, by path, where there are any.
         tally: What the stored pixels and sizes add up to.
-        contents: Digest of the files of each item, in order; see `packer.update`.
+        contents: Digest of the files of each item, in order; see `packer.building.update`.
         may_pass: Whether an item was rejected for what may be past when the build is run again: a
             file server that failed, memory that ran out.
     """

@@ -47,7 +47,7 @@ def spool_folder(workspace: Workspace, scratch: str | Path | None) -> Iterator[P
 
 @contextlib.contextmanager
 def member_spool_folder(workspace: Workspace, scratch: str | Path | None) -> Iterator[Path]:
-    """The folder of images copied out of files that hold many; see `packer.spooling`.
+    """The folder of images copied out of files that hold many; see `packer.building.spooling`.
 
     Most builds need none, so it is not made.
     """

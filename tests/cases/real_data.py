@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 import packer
-from packer import BuildReport, Recipe, SourceOptions, building
+from packer import BuildReport, Recipe, SourceOptions
+from packer.building import build as building
 from packer.engines.local import Crew
 from packer.engines.task import build_shard
 from readers import LMDBDataset

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import packer.cli.build
-from packer.building import Step, build
+from packer.building.build import Step, build
 from packer.cli import main
 
 name, turns, command = sys.argv[1], int(sys.argv[2]), sys.argv[3]

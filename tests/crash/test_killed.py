@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from packer.building import Step
+from packer.building.build import Step
 
 DEATHS = [
     *((step, 1, "driver") for step in Step),

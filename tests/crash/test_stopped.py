@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from packer.building import Step
+from packer.building.build import Step
 
 LIMIT_S = 2.0
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from packer.building import Step, build
+from packer.building.build import Step, build
 from packer.errors import RejectedItemError, TooManyRejectsError
 from packer.recipe import Recipe
 from readers.store.manifest import read_manifest

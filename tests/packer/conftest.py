@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from packer.building import build
+from packer.building.build import build
 from packer.recipe import Recipe
 from readers.store.layout import UPDATE_CACHE_NAME
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from packer.building import build
+from packer.building.build import build
 from packer.errors import SourceError
 from packer.items.raw_item import RawItem, Reject, Scan
 from packer.plan.arrange import EXCLUDED, NOT_INCLUDED, OVER_LIMIT, arranged

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from packer import building
-from packer.building import Step, build
+from packer.building import build as building
+from packer.building.build import Step, build
 from packer.errors import (
     BuildError,
     RejectedItemError,

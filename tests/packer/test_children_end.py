@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from packer.building import build
+from packer.building.build import build
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from packer.building import Step, build
+from packer.building.build import Step, build
 from packer.cli.params import BYTE_SIZE
 from packer.errors import NoSpaceError
 from packer.info import info

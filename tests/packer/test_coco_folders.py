@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from packer.building import build
+from packer.building.build import build
 from packer.errors import SourceError
 from packer.recipe import Recipe
 from packer.sources.detection.detect import detect

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from packer.building import build
+from packer.building.build import build
 from packer.items.raw_item import Scan
 from packer.recipe import Recipe
 from readers.dataset import LMDBDataset

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset, Subset, TensorDataset
 
-from packer.building import build
+from packer.building.build import build
 from packer.errors import SourceError, TooManyRejectsError
 from packer.recipe import Recipe
 from packer.sources import SourceOptions

@@ -7,7 +7,7 @@ import json
 import pytest
 from PIL import Image
 
-from packer.building import build
+from packer.building.build import build
 from packer.diffing import diff
 from packer.merging import merge
 from packer.recipe import Recipe

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from packer.building import build
+from packer.building.build import build
 from packer.doctor import doctor, page_cache
 from packer.doctor.check import Check
 from packer.doctor.machine_checks import (
@@ -581,7 +581,7 @@ def test_a_sample_that_cannot_be_decoded_fails(raw, tmp_path):
 STOP = """
 import os, sys
 sys.path[:] = {path!r}
-from packer.building import Step, build
+from packer.building.build import Step, build
 from packer.recipe import Recipe
 def stop(step):
     if step is Step.SHARD_FINISHED:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from packer.building import build
+from packer.building.build import build
 from packer.errors import BuildError, NoSpaceError
 from packer.plan.cost import estimate_costs, missing_space
 from packer.plan.estimate import recipe_for_target

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from packer.building import build
+from packer.building.build import build
 from packer.get import facts_of, get_sample, write_picture
 from packer.recipe import Recipe
 from packer.sources import SourceOptions

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from packer.building import build
+from packer.building.build import build
 from packer.errors import BuildError
 from packer.sources import SourceOptions
 from tests.packer.conftest import draw_tree

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from packer.building import build
+from packer.building.build import build
 from packer.errors import BuildError, BuildMismatchError, TargetExistsError
 from packer.merging import merge
 from packer.recipe import Recipe

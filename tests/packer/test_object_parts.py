@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from packer.building import build
+from packer.building.build import build
 from packer.errors import RejectedItemError, TooManyRejectsError
 from packer.items.annotations import add_attribute
 from packer.report import BuildReport

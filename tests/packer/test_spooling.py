@@ -18,14 +18,14 @@ import pytest
 from PIL import Image
 
 from packer import against
-from packer.building import Step, build
+from packer.building.build import Step, build
+from packer.building.spooling import spooled
 from packer.engines.task import build_shard
 from packer.errors import NoSpaceError
 from packer.plan.shards import make_plan
 from packer.raw.containers import Containers
 from packer.recipe import Recipe
 from packer.sources import SourceOptions, scan_source
-from packer.spooling import spooled
 from packer.workspace.folder import TaskPlan, Workspace
 from readers.store.layout import UPDATE_CACHE_NAME
 from readers.store.manifest import read_manifest
@@ -363,7 +363,7 @@ def test_a_killed_build_goes_on_and_leaves_nothing(tmp_path, packed, contents):
     code = f"""
 import os, sys
 sys.path[:] = {sys.path!r}
-from packer.building import Step, build
+from packer.building.build import Step, build
 from packer.recipe import Recipe
 def die(step):
     if step is Step.SHARD_FINISHED:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from packer.building import build
+from packer.building.build import build
 from packer.pictures.statistics import EDGES, Tally, statistics
 from packer.recipe import Recipe
 from readers.store.manifest import read_manifest

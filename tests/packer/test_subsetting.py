@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from packer.building import build
+from packer.building.build import build
 from packer.errors import BuildError, TargetExistsError
 from packer.recipe import Recipe
 from packer.subsetting import subset

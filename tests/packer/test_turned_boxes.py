@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from packer.building import build
+from packer.building.build import build
 from packer.errors import SourceError
 from packer.pictures.sample_maker import SampleMaker
 from packer.plan.shards import make_plan

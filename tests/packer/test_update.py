@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from packer.building import build
+from packer.building.build import build
 from packer.errors import TargetExistsError
 from packer.recipe import Recipe
 from packer.report import BuildReport

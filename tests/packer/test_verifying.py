@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from packer import lmdb_children
-from packer.building import build
+from packer.building.build import build
 from packer.errors import SourceError
 from packer.recipe import Recipe
 from packer.sources import SourceOptions

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from packer.building import Step, build
+from packer.building.build import Step, build
 from packer.errors import BuildMismatchError, TargetBusyError, TargetExistsError
 from packer.recipe import Recipe
 from packer.workspace.folder import TargetLock, TaskReport, Workspace

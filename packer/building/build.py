@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from packer.account import make_manifest
+from packer.building.account import make_manifest
+from packer.building.spooling import check_spool_space, spooled
+from packer.building.update import plan_update, seed_workspace, write_update_cache
 from packer.engines.local import Crew, map_tasks
 from packer.engines.worker import NO_SPACE
 from packer.errors import (
@@ -30,8 +32,6 @@ from packer.recipe import Recipe
 from packer.report import BuildReport, make_report
 from packer.sources import SourceOptions, scan_source
 from packer.sources.dataset import is_dataset, scan_dataset
-from packer.spooling import check_spool_space, spooled
-from packer.update import plan_update, seed_workspace, write_update_cache
 from packer.workspace.folder import TargetLock, TaskPlan, TaskReport, Workspace
 from packer.workspace.publish import check_target, publish_folder
 from packer.workspace.rejects import (
@@ -106,7 +106,7 @@ def build(
         overwrite: Replace a store at `out`, in one step once the new one is whole, and discard an
             unfinished build of other settings.
         update: Bring the store at `out` up to date with the raw data: make those shards anew whose
-            items changed, keep the others; see `packer.update`. Where there is none, build it.
+            items changed, keep the others; see `packer.building.update`. Where there is none, build it.
         rehash: With `update`, read every raw file, rather than only those whose size or time of
             change is another.
         retry_rejects: With `update`, try rejects again, though their files are unchanged.
