@@ -14,32 +14,32 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from packer.building.build import Step as Step
     from packer.building.build import build as build
-    from packer.diffing import DiffReport as DiffReport
-    from packer.diffing import diff as diff
     from packer.errors import BuildError as BuildError
-    from packer.merging import merge as merge
     from packer.recipe import Recipe as Recipe
-    from packer.repack import RepackReport as RepackReport
     from packer.report import BuildReport as BuildReport
     from packer.sources import SourceOptions as SourceOptions
-    from packer.subsetting import subset as subset
-    from packer.verifying import VerifyReport as VerifyReport
-    from packer.verifying import verify as verify
+    from packer.stores.diff import DiffReport as DiffReport
+    from packer.stores.diff import diff as diff
+    from packer.stores.merge import merge as merge
+    from packer.stores.repack import RepackReport as RepackReport
+    from packer.stores.subset import subset as subset
+    from packer.stores.verify import VerifyReport as VerifyReport
+    from packer.stores.verify import verify as verify
 
 _HOMES = {
     "BuildError": "packer.errors",
     "BuildReport": "packer.report",
-    "DiffReport": "packer.diffing",
+    "DiffReport": "packer.stores.diff",
     "Recipe": "packer.recipe",
-    "RepackReport": "packer.repack",
+    "RepackReport": "packer.stores.repack",
     "SourceOptions": "packer.sources",
     "Step": "packer.building.build",
-    "VerifyReport": "packer.verifying",
+    "VerifyReport": "packer.stores.verify",
     "build": "packer.building.build",
-    "diff": "packer.diffing",
-    "merge": "packer.merging",
-    "subset": "packer.subsetting",
-    "verify": "packer.verifying",
+    "diff": "packer.stores.diff",
+    "merge": "packer.stores.merge",
+    "subset": "packer.stores.subset",
+    "verify": "packer.stores.verify",
 }
 
 __all__ = sorted(_HOMES)

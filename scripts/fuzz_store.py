@@ -37,8 +37,8 @@ from typing import Any
 
 import numpy as np
 
-from packer.sample_compare import differing_fields
-from packer.verifying import verify
+from packer.stores.sample_compare import differing_fields
+from packer.stores.verify import verify
 from readers.store.errors import ChecksumError, StoreError
 from readers.store.layout import (
     FORMAT_MAJOR,

@@ -61,7 +61,7 @@ def test_readers_is_imported_without_them_and_loads_its_names_on_first_use():
 
 def test_packer_is_imported_without_what_only_some_of_its_names_need():
     """A build worker, which starts with it, needs neither `merge` nor `build` itself."""
-    modules = ("numpy", "click", "torch", "packer.building.build", "packer.merging")
+    modules = ("numpy", "click", "torch", "packer.building.build", "packer.stores.merge")
     assert loaded_after("import packer", modules) == []
     assert loaded_after("from packer import build", modules) == ["numpy", "packer.building.build"]
 

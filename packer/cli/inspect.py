@@ -21,7 +21,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON."
 @_JSON
 def info_command(store: Path, manifest_only: bool, as_json: bool) -> None:
     """Print what STORE holds and how it was made. Exit status 1 if shards are missing."""
-    from packer.info import describe, info
+    from packer.stores.info import describe, info
 
     if as_json:
         click.echo(json.dumps(info(store, checks_files=not manifest_only)))
@@ -68,7 +68,7 @@ def verify_command(
     LMDB's own look-ups, in a process of its own: a crafted file may end LMDB, but not this command.
     """
     from packer.progress import Progress
-    from packer.verifying import verify
+    from packer.stores.verify import verify
     from readers.store.manifest import read_manifest
 
     if quick and full:
@@ -103,7 +103,7 @@ def verify_command(
 @click.option("--field", default="image", show_default=True, help="Which image to write.")
 def get_command(store: Path, which: str, output: Path | None, field: str) -> None:
     """Print one sample of STORE as JSON, and write its image with -o."""
-    from packer.get import facts_of, get_sample, write_picture
+    from packer.stores.get import facts_of, get_sample, write_picture
 
     sample = get_sample(store, which)
     if output is not None:

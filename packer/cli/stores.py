@@ -70,8 +70,8 @@ def merge_command(
     A and, behind them, the new ones of B; labels follow their names. A key that two stores have is
     an error unless --prefix tells them apart.
     """
-    from packer.merging import merge
     from packer.progress import Progress
+    from packer.stores.merge import merge
     from readers.store.manifest import read_manifest
 
     if len(stores) < 2:
@@ -125,7 +125,7 @@ def subset_command(
     A sample must fit all that is asked for. Classes and splits keep their numbers.
     """
     from packer.progress import Progress
-    from packer.subsetting import read_key_list, subset
+    from packer.stores.subset import read_key_list, subset
 
     keys = read_key_list(key_list) if key_list is not None else None
     with Progress(total=0, shows=True, unit="samples") as bar:
@@ -151,8 +151,8 @@ def diff_command(a: Path, b: Path, as_json: bool) -> None:
     Samples are told by their keys: removed are those that only A has, added those that only B has.
     Where they are in the stores, and in which shards, does not count.
     """
-    from packer.diffing import diff
     from packer.progress import Progress
+    from packer.stores.diff import diff
     from readers.store.manifest import read_manifest
 
     total = read_manifest(b).sample_count

@@ -41,7 +41,7 @@ child = crew.start()._process.pid
 
 # One child of look-ups is started by a thread that ends, and goes on being asked by others.
 LOOK_UPS = """
-from packer.lmdb_children import LmdbChildren
+from packer.stores.lmdb_children import LmdbChildren
 from readers.store.reader import open_store
 children = LmdbChildren(open_store(Path(sys.argv[1])))
 found = []

@@ -21,8 +21,8 @@ from PIL import Image
 from packer.building.build import Step, build
 from packer.cli.params import BYTE_SIZE
 from packer.errors import NoSpaceError
-from packer.info import info
-from packer.verifying import verify
+from packer.stores.info import info
+from packer.stores.verify import verify
 from readers.store.errors import StoreIncompleteError
 from readers.store.manifest import read_manifest
 from tests.command import run_packer

@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 
 from packer.building.build import build
-from packer.diffing import diff
-from packer.merging import merge
 from packer.recipe import Recipe
-from packer.subsetting import subset
+from packer.stores.diff import diff
+from packer.stores.merge import merge
+from packer.stores.subset import subset
 from readers.store.errors import StoreNotFoundError
 
 NAMES = ["ant/1.png", "ant/2.png", "bee/1.png", "bee/2.png"]

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from packer.building.build import build
-from packer.get import facts_of, get_sample, write_picture
 from packer.recipe import Recipe
 from packer.sources import SourceOptions
+from packer.stores.get import facts_of, get_sample, write_picture
 from readers.store.errors import ChecksumError, ImageError, SchemaMismatchError, UnknownKeyError
 from readers.store.reader import open_store
 

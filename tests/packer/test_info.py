@@ -8,8 +8,8 @@ import shutil
 
 import pytest
 
-from packer.info import describe, info
 from packer.report import content_sha256
+from packer.stores.info import describe, info
 from readers import LMDBDataset
 from readers.store.errors import ShardError, StoreNotFoundError
 from readers.store.manifest import read_manifest

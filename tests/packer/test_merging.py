@@ -14,9 +14,9 @@ import pytest
 
 from packer.building.build import build
 from packer.errors import BuildError, BuildMismatchError, TargetExistsError
-from packer.merging import merge
 from packer.recipe import Recipe
-from packer.verifying import verify
+from packer.stores.merge import merge
+from packer.stores.verify import verify
 from readers.store.errors import ChecksumError, SchemaMismatchError, StoreError
 from readers.store.manifest import Manifest, SourceInfo, publish_manifest, read_manifest
 from readers.store.reader import open_store
@@ -24,7 +24,7 @@ from readers.store.record import RecordReader
 from readers.store.schema import Field, Schema
 from tests.store.making import make_manifest, write_shard
 
-START = f"import sys; sys.path[:] = {sys.path!r}; from packer.merging import merge\n"
+START = f"import sys; sys.path[:] = {sys.path!r}; from packer.stores.merge import merge\n"
 
 SQUARE = Recipe(size=32, fit="stretch")
 

@@ -19,7 +19,7 @@ from packer.items.annotations import add_attribute
 from packer.report import BuildReport
 from packer.sources.outlines import read_outline
 from packer.sources.source import SourceOptions
-from packer.verifying import verify
+from packer.stores.verify import verify
 from readers import LMDBDataset
 
 WIDTH, HEIGHT = 64, 48

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from packer import against
 from packer.building.build import Step, build
 from packer.building.spooling import spooled
 from packer.engines.task import build_shard
@@ -26,6 +25,7 @@ from packer.plan.shards import make_plan
 from packer.raw.containers import Containers
 from packer.recipe import Recipe
 from packer.sources import SourceOptions, scan_source
+from packer.stores import against
 from packer.workspace.folder import TaskPlan, Workspace
 from readers.store.layout import UPDATE_CACHE_NAME
 from readers.store.manifest import read_manifest

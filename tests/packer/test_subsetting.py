@@ -10,8 +10,8 @@ import pytest
 from packer.building.build import build
 from packer.errors import BuildError, TargetExistsError
 from packer.recipe import Recipe
-from packer.subsetting import subset
-from packer.verifying import verify
+from packer.stores.subset import subset
+from packer.stores.verify import verify
 from readers.store.errors import SchemaMismatchError, UnknownKeyError
 from readers.store.manifest import read_manifest
 from readers.store.reader import open_store

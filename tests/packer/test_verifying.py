@@ -14,13 +14,13 @@ import zlib
 import pytest
 from PIL import Image
 
-from packer import lmdb_children
 from packer.building.build import build
 from packer.errors import SourceError
 from packer.recipe import Recipe
 from packer.sources import SourceOptions
-from packer.subsetting import subset
-from packer.verifying import verify
+from packer.stores import lmdb_children
+from packer.stores.subset import subset
+from packer.stores.verify import verify
 from readers.store.codecs import OriginalImage
 from readers.store.errors import StoreError, StoreIncompleteError, StoreNotFoundError
 from readers.store.manifest import SourceInfo, publish_manifest, read_manifest

@@ -25,8 +25,8 @@ from packer.engines.worker import NO_SPACE
 from packer.errors import BuildError, NoSpaceError
 from packer.plan.shards import facts_that_differ
 from packer.report import class_counts, content_sha256
-from packer.rewrite import Rewriter
-from packer.store_keys import KEY_FIELD, key_bytes
+from packer.stores.keys import KEY_FIELD, key_bytes
+from packer.stores.rewrite import Rewriter
 from packer.threads import map_threads
 from packer.wording import count_text
 from packer.workspace.folder import TargetLock, TaskReport, Workspace

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packer.errors import BuildError
-from packer.reject_list import reject_lines
-from packer.repack import Part, RepackReport, repack
-from packer.rewrite import Rewriter
-from packer.sample_compare import counts_names, positions_in
-from packer.store_keys import KEY_FIELD, key_bytes, key_reader, key_text, store_keys
+from packer.stores.keys import KEY_FIELD, key_bytes, key_reader, key_text, store_keys
+from packer.stores.reject_list import reject_lines
+from packer.stores.repack import Part, RepackReport, repack
+from packer.stores.rewrite import Rewriter
+from packer.stores.sample_compare import counts_names, positions_in
 from packer.wording import names_text
 from packer.workspace.folder import TaskReport
 from readers.machine import core_count
@@ -78,7 +78,7 @@ def merge(
     Raises:
         ValueError: An argument is out of its range.
         StoreError: A store cannot be read, has other fields, or a key that another one has.
-        BuildError: The store cannot be written; see `packer.repack`.
+        BuildError: The store cannot be written; see `packer.stores.repack`.
     """
     if len(stores) < 2:
         raise ValueError(f"stores must be at least two; got {len(stores)}")

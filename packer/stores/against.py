@@ -27,10 +27,10 @@ from packer.raw.containers import Containers
 from packer.raw.files import RawFileError
 from packer.raw.read_ahead import Files, ReadAhead
 from packer.recipe import Recipe
-from packer.reject_list import reject_lines
-from packer.sample_compare import differing_fields
 from packer.sources import SOURCES, SourceOptions, scan_source
-from packer.store_keys import key_text, store_keys
+from packer.stores.keys import key_text, store_keys
+from packer.stores.reject_list import reject_lines
+from packer.stores.sample_compare import differing_fields
 from packer.threads import map_threads
 from readers.store.errors import CodecError, ImageError, ManifestError, StoreError
 from readers.store.manifest import Manifest

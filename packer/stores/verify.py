@@ -10,10 +10,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from packer.against import compare_with_raw
-from packer.lmdb_children import LmdbChildren
-from packer.reject_list import reject_lines
-from packer.store_keys import KEY_FIELD, key_bytes
+from packer.stores.against import compare_with_raw
+from packer.stores.keys import KEY_FIELD, key_bytes
+from packer.stores.lmdb_children import LmdbChildren
+from packer.stores.reject_list import reject_lines
 from packer.threads import map_threads
 from packer.wording import count_text
 from readers.machine import core_count
@@ -137,7 +137,7 @@ def verify(
             of numbers. "records" also reads every byte: the digest of each file, the checksum of
             each record, and the index against the records and against LMDB's own look-ups. "full"
             also decodes every field of every sample, and looks every key up.
-        against: Raw data that the store is to match; see `packer.against`. Under "quick" it is
+        against: Raw data that the store is to match; see `packer.stores.against`. Under "quick" it is
             scanned, else each item is prepared again.
         root: Folder that the paths are relative to, where the raw data is a list that was built
             with one.

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packer.errors import BuildError
-from packer.merging import check_apart, manifest_sha256
-from packer.repack import Part, RepackReport, repack
-from packer.rewrite import Rewriter
-from packer.store_keys import key_bytes, key_text, store_keys
+from packer.stores.keys import key_bytes, key_text, store_keys
+from packer.stores.merge import check_apart, manifest_sha256
+from packer.stores.repack import Part, RepackReport, repack
+from packer.stores.rewrite import Rewriter
 from packer.wording import names_text
 from packer.workspace.folder import TaskReport
 from readers.machine import core_count
@@ -71,7 +71,7 @@ def subset(
         ValueError: An argument is out of its range.
         SchemaMismatchError: The store has no such split or class.
         UnknownKeyError: No sample has one of the keys.
-        BuildError: No sample is left, or the store cannot be written; see `packer.repack`.
+        BuildError: No sample is left, or the store cannot be written; see `packer.stores.repack`.
         StoreError: The store cannot be read.
     """
     for name, value in (("every", every), ("limit", limit), ("worker_count", worker_count)):

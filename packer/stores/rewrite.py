@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.store_keys import KEY_FIELD
+from packer.stores.keys import KEY_FIELD
 from readers.store.codecs import little
 from readers.store.errors import CodecError
 from readers.store.record import RECORD_BYTES_MAX, RecordLayout

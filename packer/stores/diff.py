@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from packer.sample_compare import counts_names, differing_fields
-from packer.store_keys import key_text, store_keys
+from packer.stores.keys import key_text, store_keys
+from packer.stores.sample_compare import counts_names, differing_fields
 from packer.wording import count_text
 from readers.store.errors import CodecError, ImageError
 from readers.store.reader import StoreReader, open_store
