@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from readers.store.affine import map_boxes
+from readers.store.shapes.affine import map_boxes
 
 
 def move_boxes(

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from readers.store.affine import as_affine
-from readers.store.polygons import Outline, Polygons, Runs
 from readers.store.schema import OBJECT_NAMES, Field, Schema
+from readers.store.shapes.affine import as_affine
+from readers.store.shapes.polygons import Outline, Polygons, Runs
 
 if TYPE_CHECKING:
     # It loads OpenCV, which a dataset without operations has no use for.
@@ -182,7 +182,7 @@ def _moved_outlines(
 
 
 def _moved_runs(runs: Runs, value: Polygons, params: Params, row: int, plan: ImagePlan) -> Runs:
-    from readers.store.rle import fill, mask_runs
+    from readers.store.shapes.rle import fill, mask_runs
 
     mask = np.zeros(plan.size, np.uint8)
     plan.apply_mask(fill(runs.counts, value.height, value.width), params, row, 0, mask)

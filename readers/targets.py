@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from readers.store.polygons import Polygons
 from readers.store.schema import OBJECT_NAMES
+from readers.store.shapes.polygons import Polygons
 
 Batch = Mapping[str, Any]
 """Field -> values of all samples: one tensor, or a list with one entry a sample."""

@@ -48,9 +48,9 @@ from oracle_sets import ALL, SETS
 from packer import build
 from packer.errors import BuildError
 from readers import LMDBDataset
-from readers.store.affine import invert, map_boxes, map_points
 from readers.store.layout import REJECTS_NAME
-from readers.store.polygons import Runs
+from readers.store.shapes.affine import invert, map_boxes, map_points
+from readers.store.shapes.polygons import Runs
 
 Facts = dict[str, Any]
 

@@ -55,11 +55,11 @@ from readers.store.manifest import (
     publish_manifest,
 )
 from readers.store.pages import PageFile
-from readers.store.polygons import Polygons
 from readers.store.reader import StoreReader, open_store
 from readers.store.record import RecordLayout, RecordReader
 from readers.store.samples import Samples
 from readers.store.schema import Field, Schema
+from readers.store.shapes.polygons import Polygons
 from readers.store.shard import ShardWriter
 
 GOLDEN = (

@@ -30,9 +30,9 @@ from readers.store.manifest import (
     publish_manifest,
     write_synced,
 )
-from readers.store.polygons import Outline, Polygons, Runs
 from readers.store.record import RecordLayout
 from readers.store.schema import ITEM_DTYPES, Field, Schema
+from readers.store.shapes.polygons import Outline, Polygons, Runs
 from readers.store.shard import ShardWriter
 
 PICTURES = Path(__file__).resolve().parents[1] / "tests" / "golden" / "pictures"

@@ -18,7 +18,7 @@ from xml.sax.saxutils import escape
 import numpy as np
 from PIL import Image
 
-from readers.store.rle import encode_counts, mask_runs
+from readers.store.shapes.rle import encode_counts, mask_runs
 
 CLASSES = ("cat", "a name with spaces", "Straße", "dog")
 _ORIENTATION_TAG = 0x0112

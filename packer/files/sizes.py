@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from packer.recipe import Recipe
 from readers.store.errors import ImageError
-from readers.store.signatures import START_BYTES, is_heic, signed_format, stranger_text
+from readers.store.pictures.signatures import START_BYTES, is_heic, signed_format, stranger_text
 
 PICTURE_BYTES_LEAST = 2**26
 """64 MiB are allowed however small the limit of pixels is: metadata and further frames take room

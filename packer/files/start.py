@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from readers.store.signatures import START_BYTES, is_lfs_pointer, stranger_kind
+from readers.store.pictures.signatures import START_BYTES, is_lfs_pointer, stranger_kind
 
 
 def pointer_reason(start: bytes) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from xml.etree.ElementTree import Element, ParseError, fromstring, iterparse
 
 from packer.files.start import content_problem
-from readers.store.signatures import START_BYTES
+from readers.store.pictures.signatures import START_BYTES
 
 FILE_BYTES_MAX = 2**24
 """16 MiB, a thousand times what the annotations of one picture take. Parsed, it is up to a hundred

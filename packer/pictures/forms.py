@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from packer.pictures.jpeg_quality import jpeg_quality
 from packer.recipe import ColorMode, Recipe
 from readers.store.errors import ImageError
-from readers.store.image_header import ImageHeader
+from readers.store.pictures.image_header import ImageHeader
 
 Form = Literal["raw", "jpeg", "png", "webp", "original"]
 

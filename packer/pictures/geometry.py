@@ -1,6 +1,6 @@
 """Where a picture's pixels go: sizes and affines, no pixels.
 
-Affines are those of `readers.store.affine`.
+Affines are those of `readers.store.shapes.affine`.
 
     raw file grid  --orientation_affine-->  upright  --FitPlan.affine-->  stored image
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from packer.recipe import Fit
-from readers.store.affine import Affine
+from readers.store.shapes.affine import Affine
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from packer.pictures.geometry import FitPlan
 from readers.store.errors import ImageError
-from readers.store.essentials import essentials
-from readers.store.image_header import ImageHeader, read_header
-from readers.store.orientation import turn_upright, upright_size
+from readers.store.pictures.essentials import essentials
+from readers.store.pictures.image_header import ImageHeader, read_header
+from readers.store.pictures.orientation import turn_upright, upright_size
 from readers.store.schema import Field
 
 Color: TypeAlias = tuple[int, int, int]

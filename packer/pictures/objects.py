@@ -22,10 +22,10 @@ from packer.pictures.geometry import orientation_affine
 from packer.pictures.masks import place_mask
 from packer.pictures.prepare import Prepared
 from packer.sources.turned_boxes import CORNERS
-from readers.store.affine import Affine, compose, map_boxes, map_points
 from readers.store.errors import ImageError
-from readers.store.polygons import Outline, Polygons, Runs
 from readers.store.schema import Field
+from readers.store.shapes.affine import Affine, compose, map_boxes, map_points
+from readers.store.shapes.polygons import Outline, Polygons, Runs
 
 ROUNDING_PX = 0.01
 """A box that sticks out of its picture by less was cut off at the border and then rounded."""
@@ -179,7 +179,7 @@ def _visible(keypoints: bytes, columns: int) -> NDArray[np.float64]:
 
 
 def _bounds_of_runs(runs: NDArray[np.uint32], size: tuple[int, int]) -> NDArray[np.float64]:
-    from readers.store.rle import fill
+    from readers.store.shapes.rle import fill
 
     width, height = size
     if int(runs.sum(dtype=np.uint64)) != width * height:
@@ -341,7 +341,7 @@ def _moved(points: NDArray[np.float64], affine: Affine) -> NDArray[np.float64]:
 
 
 def _placed_runs(data: bytes, frame: _Frame, prepared: Prepared) -> Runs:
-    from readers.store.rle import fill, mask_runs
+    from readers.store.shapes.rle import fill, mask_runs
 
     runs = np.frombuffer(data, "<u4").astype(np.uint32)
     if np.array_equal(frame.affine, _IDENTITY):

@@ -12,12 +12,12 @@ from packer.pictures.forms import Form, encoded, form_of, keeps_file
 from packer.pictures.geometry import FitPlan, orientation_affine, plan_fit
 from packer.pictures.scaling import reduction, scaled
 from packer.recipe import Recipe
-from readers.store.affine import compose
 from readers.store.codecs import dtype_name
-from readers.store.decode import decode_image, in_mode
 from readers.store.errors import ImageError
-from readers.store.image_header import ImageHeader, read_header
-from readers.store.orientation import upright_size
+from readers.store.pictures.decode import decode_image, in_mode
+from readers.store.pictures.image_header import ImageHeader, read_header
+from readers.store.pictures.orientation import upright_size
+from readers.store.shapes.affine import compose
 
 PAD_GRAY = 114
 """What "letterbox" pads with: the gray that detectors are commonly trained on, 114 of 255."""

@@ -30,8 +30,8 @@ from packer.slow_storage import THREAD_COUNT
 from packer.sources import SourceOptions, scan_source
 from packer.wording import size_text, time_text
 from readers.machine import core_count, memory
-from readers.store.decode import decode_image
-from readers.store.image_header import read_header
+from readers.store.pictures.decode import decode_image
+from readers.store.pictures.image_header import read_header
 
 SPACE_MARGIN = 1.05
 """How much more room than the estimate there must be, for what an estimate cannot see."""

@@ -24,8 +24,8 @@ from packer.recipe import Recipe
 from packer.wording import size_text
 from readers.machine import core_count
 from readers.store.errors import ImageError
-from readers.store.image_header import read_header
-from readers.store.orientation import upright_size
+from readers.store.pictures.image_header import read_header
+from readers.store.pictures.orientation import upright_size
 
 CHANNEL_COUNTS = {"rgb": 3, "gray": 1, "rgba": 4, "unchanged": None}
 

@@ -14,7 +14,7 @@ from packer.files.sizes import LOOKED_AT_BYTES, check_start
 from packer.items.raw_item import RawItem
 from packer.raw.container import check_unchanged, open_file, read_at
 from readers.store.errors import ImageError
-from readers.store.signatures import START_BYTES
+from readers.store.pictures.signatures import START_BYTES
 
 _CHUNK_BYTES = 2**20
 

@@ -9,7 +9,7 @@ import stat
 from packer.files.sizes import LOOKED_AT_BYTES, check_start, size_problem
 from packer.items.raw_item import RawFile
 from readers.store.errors import ImageError
-from readers.store.signatures import START_BYTES
+from readers.store.pictures.signatures import START_BYTES
 
 
 class RawFileError(Exception):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from packer.items.annotations import pack_points, pack_runs
-from readers.store.rle import decode_counts
+from readers.store.shapes.rle import decode_counts
 
 
 def read_outline(value: Any) -> tuple[tuple[bytes, ...], bytes]:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from readers.store.errors import ImageError, SchemaMismatchError, UnknownKeyError
-from readers.store.polygons import Outline, Polygons, Runs
 from readers.store.reader import StoreReader, open_store
 from readers.store.record import RecordReader
+from readers.store.shapes.polygons import Outline, Polygons, Runs
 
 
 def get_sample(path: str | Path, which: str) -> dict[str, Any]:

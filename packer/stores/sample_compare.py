@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.store.polygons import Polygons, Runs
 from readers.store.schema import Field, Schema
+from readers.store.shapes.polygons import Polygons, Runs
 
 
 def differing_fields(

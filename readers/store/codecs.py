@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.store.errors import CodecError, ImageError
-from readers.store.polygons import Polygons, decode_polygons, encode_polygons
 from readers.store.schema import ITEM_DTYPES, SIDE_MAX, Field
+from readers.store.shapes.polygons import Polygons, decode_polygons, encode_polygons
 
 Items = tuple[int, ...]
 
@@ -119,8 +119,8 @@ class _Original:
         return (*items, value.orientation), value.data
 
     def decode(self, field: Field, items: Items, payload: memoryview) -> NDArray[Any]:
-        from readers.store.decode import decode_image
-        from readers.store.image_header import read_header
+        from readers.store.pictures.decode import decode_image
+        from readers.store.pictures.image_header import read_header
 
         *items_of_pixels, orientation = items
         size, dtype = _recorded_shape(field, items_of_pixels)
@@ -214,7 +214,7 @@ _PNG_START = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 
 
 class _Polygons:
-    """Outlines of objects; see `readers.store.polygons`."""
+    """Outlines of objects; see `readers.store.shapes.polygons`."""
 
     gives_views = False
 

@@ -29,7 +29,7 @@ from packer.building import build as building
 from packer.engines.local import Crew
 from packer.engines.task import build_shard
 from readers import LMDBDataset
-from readers.store.polygons import Runs
+from readers.store.shapes.polygons import Runs
 from tests.cases.real_sets import READ, REFUSED, RealSet, RefusedSet
 
 REAL_DATA = Path(__file__).resolve().parents[3] / "shared" / "data"

@@ -19,7 +19,7 @@ import pytest
 from PIL import Image
 
 from packer import BuildError, Recipe, SourceOptions, build
-from readers.store.rle import area, decode_counts, fill
+from readers.store.shapes.rle import area, decode_counts, fill
 from tests.cases.real_data import (
     CHECKS,
     EXPECTED,

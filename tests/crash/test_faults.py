@@ -19,9 +19,9 @@ import pytest
 from PIL import Image
 
 from packer.workspace.folder import Workspace
-from readers.store.decode import decode_image
 from readers.store.errors import ImageError
-from readers.store.image_header import read_header
+from readers.store.pictures.decode import decode_image
+from readers.store.pictures.image_header import read_header
 
 READS = "read,pread64,readv,preadv,preadv2"
 WRITES = "write,pwrite64,writev,pwritev"

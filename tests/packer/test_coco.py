@@ -23,7 +23,7 @@ from packer.items.annotations import (
 from packer.items.raw_item import Scan
 from packer.sources import coco
 from packer.sources.source import SourceOptions
-from readers.store.rle import encode_counts
+from readers.store.shapes.rle import encode_counts
 
 CAT, DOG = {"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}
 

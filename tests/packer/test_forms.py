@@ -15,9 +15,9 @@ from packer.pictures.forms import drawn, encoded, form_of
 from packer.pictures.jpeg_quality import jpeg_quality
 from packer.pictures.prepare import prepare_image, prepare_pixels
 from packer.recipe import Recipe
-from readers.store.decode import decode_image
 from readers.store.errors import ImageError
-from readers.store.image_header import read_header
+from readers.store.pictures.decode import decode_image
+from readers.store.pictures.image_header import read_header
 
 
 def photo(height: int = 60, width: int = 80, channel_count: int = 3) -> NDArray[np.uint8]:

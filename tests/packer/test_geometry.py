@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from packer.pictures.geometry import fit_affine, orientation_affine, plan_fit
-from readers.store.affine import compose, invert
-from readers.store.orientation import turn_upright, upright_size
+from readers.store.pictures.orientation import turn_upright, upright_size
+from readers.store.shapes.affine import compose, invert
 
 FITS = ("short", "long", "letterbox", "stretch", "crop")
 

@@ -19,7 +19,7 @@ from packer.pictures.masks import NO_COLOR, distinct, place_mask, read_mask
 from packer.pictures.prepare import prepare_image
 from packer.recipe import Recipe
 from readers.store.errors import ImageError
-from readers.store.orientation import turn_upright
+from readers.store.pictures.orientation import turn_upright
 from readers.store.schema import Field
 
 LIMIT = 10_000

@@ -24,9 +24,9 @@ from packer.items.annotations import (
 from packer.pictures.objects import PlacedObjects, place_objects
 from packer.pictures.prepare import Prepared, prepare_image
 from packer.recipe import Recipe
-from readers.store.affine import invert, map_boxes
 from readers.store.errors import ImageError
-from readers.store.polygons import Runs
+from readers.store.shapes.affine import invert, map_boxes
+from readers.store.shapes.polygons import Runs
 
 WIDTH, HEIGHT = 40, 24
 

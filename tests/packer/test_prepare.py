@@ -12,10 +12,10 @@ from PIL import Image
 
 from packer.pictures.prepare import prepare_image
 from packer.recipe import Recipe
-from readers.store.affine import invert
-from readers.store.decode import decode_image
 from readers.store.errors import ImageError
-from readers.store.image_header import read_header
+from readers.store.pictures.decode import decode_image
+from readers.store.pictures.image_header import read_header
+from readers.store.shapes.affine import invert
 
 FITS = ("short", "long", "letterbox", "stretch", "crop")
 WIDTH, HEIGHT = 90, 60

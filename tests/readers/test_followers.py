@@ -11,10 +11,10 @@ import torch
 from readers.dataset import LMDBDataset
 from readers.loader import make_loader
 from readers.ops import CenterCrop, Letterbox, RandomFlip, RandomResizedCrop, Resize
-from readers.store.affine import invert, map_boxes
-from readers.store.polygons import Polygons, Runs
-from readers.store.rle import mask_runs
 from readers.store.schema import Field
+from readers.store.shapes.affine import invert, map_boxes
+from readers.store.shapes.polygons import Polygons, Runs
+from readers.store.shapes.rle import mask_runs
 
 OBJECTS = [
     Field(name="boxes", kind="boxes", dtype="float32", shape=(None, 4)),

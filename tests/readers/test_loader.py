@@ -419,7 +419,7 @@ def test_stores_are_read_from_a_medium_that_nobody_may_write(shapes, run_python)
         pytest.skip("only root may become another user")
     code = """
 import json, os, pathlib, shutil, sys, tempfile
-import readers.dataset, readers.loader, readers.store.decode, cv2, PIL.Image
+import readers.dataset, readers.loader, readers.store.pictures.decode, cv2, PIL.Image
 from readers import LMDBDataset, make_loader
 # Python itself may be closed to others, so all that is needed is loaded before.
 list(make_loader(LMDBDataset(sys.argv[1]), 4, train=True, workers=0))

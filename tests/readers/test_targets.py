@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from readers.store.polygons import Polygons
+from readers.store.shapes.polygons import Polygons
 from readers.targets import detection_targets, pack_objects, pad_images
 
 SQUARE = np.array([[1.0, 1], [3, 1], [3, 2], [1, 2]])

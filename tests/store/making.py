@@ -23,10 +23,10 @@ from readers.store.manifest import (
     SourceInfo,
     publish_manifest,
 )
-from readers.store.orientation import turn_upright, upright_size
-from readers.store.polygons import Polygons, Runs
+from readers.store.pictures.orientation import turn_upright, upright_size
 from readers.store.record import RecordLayout
 from readers.store.schema import ITEM_DTYPES, Field, Kind, Schema
+from readers.store.shapes.polygons import Polygons, Runs
 from readers.store.shard import ShardWriter
 from readers.store.shard_reader import ShardReader
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from readers.store.decode import decode_image
-from readers.store.image_header import read_header
+from readers.store.pictures.decode import decode_image
+from readers.store.pictures.image_header import read_header
 
 HEIGHT, WIDTH = 12, 20
 LIMIT = 10**6

@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from readers.store.decode import MODES, decode_image
 from readers.store.errors import ImageError
-from readers.store.image_header import read_header
-from readers.store.orientation import upright_size
+from readers.store.pictures.decode import MODES, decode_image
+from readers.store.pictures.image_header import read_header
+from readers.store.pictures.orientation import upright_size
 from tests.store.pictures import (
     HEIGHT,
     LIMIT,
@@ -390,7 +390,7 @@ def test_an_unknown_mode_is_a_wrong_argument():
 
 def test_importing_it_loads_no_decoder():
     """`import readers.store` stays light; OpenCV alone takes a fifth of a second."""
-    code = "import sys, readers.store.decode; print({'cv2', 'PIL'} & set(sys.modules))"
+    code = "import sys, readers.store.pictures.decode; print({'cv2', 'PIL'} & set(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )

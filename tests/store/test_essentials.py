@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 from packer.pictures.masks import decode_mask
-from readers.store.decode import MODES
 from readers.store.errors import ImageError
-from readers.store.image_header import read_header
+from readers.store.pictures.decode import MODES
+from readers.store.pictures.image_header import read_header
 from tests.store.pictures import LIMIT, decoded, exif, noise, saved, smooth
 
 PICTURES = {

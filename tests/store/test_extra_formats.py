@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.store.decode import decode_image
 from readers.store.errors import ImageError
-from readers.store.extra_formats import JPEG_12, JPEG_XL, read_extra_header
-from readers.store.image_header import read_header
+from readers.store.pictures.decode import decode_image
+from readers.store.pictures.extra_formats import JPEG_12, JPEG_XL, read_extra_header
+from readers.store.pictures.image_header import read_header
 
 HAS_CODECS = importlib.util.find_spec("imagecodecs") is not None
 needs_codecs = pytest.mark.skipif(not HAS_CODECS, reason="needs the extra named scientific")

@@ -15,9 +15,9 @@ import pytest
 import readers.store
 from readers.store import layout
 from readers.store.codecs import little
-from readers.store.decode import MODES
 from readers.store.errors import ManifestError
 from readers.store.manifest import FormatVersion, Manifest, ShardInfo, SourceInfo
+from readers.store.pictures.decode import MODES
 from readers.store.record import RECORD_BYTES_MAX, RecordLayout
 from readers.store.schema import ITEM_DTYPES, Field, ImageCodec, Kind, Schema
 from tests.store.making import NUMBERS, open_plain, samples_of, write_shard

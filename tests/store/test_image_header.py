@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from readers.store.decode import decode_image
 from readers.store.errors import ImageError
-from readers.store.image_header import ImageHeader, read_header
+from readers.store.pictures.decode import decode_image
+from readers.store.pictures.image_header import ImageHeader, read_header
 from tests.store.pictures import HEIGHT, LIMIT, WIDTH, claim, decoded, noise, saved, smooth, tiff
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from readers.store.orientation import turn_upright
+from readers.store.pictures.orientation import turn_upright
 from tests.store.pictures import TURNS, noise
 
 

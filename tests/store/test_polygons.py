@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readers.store.errors import CodecError
-from readers.store.polygons import (
+from readers.store.schema import Field
+from readers.store.shapes.polygons import (
     PIXELS_MAX,
     Polygons,
     Runs,
     decode_polygons,
     encode_polygons,
 )
-from readers.store.schema import Field
 from tests.store.making import assert_same_value, outlines
 
 FIELD = Field(name="masks", kind="polygons")

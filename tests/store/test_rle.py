@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from readers.store.rle import (
+from readers.store.shapes.rle import (
     COORDINATE_MAX,
     CROSSINGS_MAX,
     PIXELS_MAX,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from readers.store.errors import ImageError
-from readers.store.image_header import read_header
-from readers.store.signatures import signed_format, stranger_text
+from readers.store.pictures.image_header import read_header
+from readers.store.pictures.signatures import signed_format, stranger_text
 from tests.store.pictures import LIMIT, noise, saved
 
 

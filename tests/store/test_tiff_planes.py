@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from readers.store.decode import MODES, decode_image
 from readers.store.errors import ImageError
-from readers.store.image_header import read_header
+from readers.store.pictures.decode import MODES, decode_image
+from readers.store.pictures.image_header import read_header
 from tests.store.pictures import HEIGHT, LIMIT, TURNS, WIDTH, decoded, noise, saved
 
 PLAIN, DEFLATE, PACK_BITS = 1, 8, 32773

@@ -27,7 +27,7 @@ from packer.errors import SourceError
 from packer.files.start import content_problem
 from packer.sources.pairing import split_path
 from packer.sources.walk import readable_path
-from readers.store.signatures import START_BYTES
+from readers.store.pictures.signatures import START_BYTES
 
 Kind = Literal["instances", "keypoints", "captions", "panoptic", "labels", "images", "results"]
 """What a file holds: `labels` are categories of whole pictures, `images` has no annotations at all,

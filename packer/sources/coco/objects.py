@@ -13,7 +13,7 @@ import msgspec
 from packer.items.annotations import RawObject, pack_points, pack_runs
 from packer.sources.coco.document import CocoAnnotation, Rle
 from packer.sources.coco.parts import BOX, KEYPOINTS, OUTLINE, AnnotationError, PartProblems
-from readers.store.rle import decode_counts
+from readers.store.shapes.rle import decode_counts
 
 Box = tuple[float, float, float, float]
 

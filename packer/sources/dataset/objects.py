@@ -20,7 +20,7 @@ from packer.sources.coco.turned import turn_object
 from packer.sources.outlines import read_outline
 from packer.sources.voc.objects import RADIANS_MAX, make_object
 from packer.sources.voc.xml import VocFile, VocObject, add_object
-from readers.store.rle import mask_runs
+from readers.store.shapes.rle import mask_runs
 
 VOC_ORIGIN = 1
 """Pascal VOC counts from 1, and a box includes its last pixel."""

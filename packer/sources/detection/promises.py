@@ -14,7 +14,7 @@ from packer.files.start import content_problem, pointer_reason
 from packer.files.xml import FILE_BYTES_MAX, read_xml
 from packer.sources.detection.mentions import decoded
 from packer.sources.walk import readable_path
-from readers.store.signatures import START_BYTES
+from readers.store.pictures.signatures import START_BYTES
 
 _DATA_EXTENSIONS = (
     *(b".json", b".geojson", b".jsonl", b".ndjson", b".odgt", b".manifest", b".csv", b".tsv"),

@@ -28,8 +28,8 @@ from packer.sources.turned_boxes import (
     pack_corners,
     turn_degrees,
 )
+from readers.store.pictures.signatures import START_BYTES
 from readers.store.schema import SIDE_MAX
-from readers.store.signatures import START_BYTES
 
 FILE_BYTES_MAX = 2**28
 """256 MiB: LabelMe writes the picture itself into the file."""

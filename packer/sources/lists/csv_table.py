@@ -14,7 +14,7 @@ from packer.files.text import LINE_BYTES_MAX
 from packer.sources.lists.columns import Columns, columns_of
 from packer.sources.lists.table import Row, Table
 from packer.sources.walk import readable_path
-from readers.store.signatures import START_BYTES
+from readers.store.pictures.signatures import START_BYTES
 
 
 def csv_table(path: Path) -> Table:

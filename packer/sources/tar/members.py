@@ -17,7 +17,7 @@ from typing import IO, NamedTuple
 
 from packer.files.start import pointer_reason
 from packer.sources.container_files import member_parts, member_problem
-from readers.store.signatures import START_BYTES
+from readers.store.pictures.signatures import START_BYTES
 
 DATA_BYTES_MAX = 16 * 2**20
 """Largest member that is read with the headers: the JSON of one sample."""

@@ -20,18 +20,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.store.errors import ImageError
-from readers.store.essentials import check_png, essentials, has_all_pixels, has_png_end, sound_png
-from readers.store.extra_formats import JPEG_12, JPEG_XL, ExtraHeader, decode_extra
-from readers.store.image_header import (
+from readers.store.pictures.essentials import (
+    check_png,
+    essentials,
+    has_all_pixels,
+    has_png_end,
+    sound_png,
+)
+from readers.store.pictures.extra_formats import JPEG_12, JPEG_XL, ExtraHeader, decode_extra
+from readers.store.pictures.image_header import (
     PNG_DEPTH,
     TIFF_BITS,
     ImageHeader,
     jpeg2000_bits,
     stored_size,
 )
-from readers.store.orientation import turn_upright, upright_size
-from readers.store.pillow_files import of_any_size, open_picture, reading_by_pillow
-from readers.store.tiff_planes import (
+from readers.store.pictures.orientation import turn_upright, upright_size
+from readers.store.pictures.pillow_files import of_any_size, open_picture, reading_by_pillow
+from readers.store.pictures.tiff_planes import (
     PREMULTIPLIED,
     TiffPlanes,
     decode_tiff_planes,

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from readers.store.errors import ImageError
-from readers.store.extra_formats import JPEG_12, read_extra_header
-from readers.store.pillow_files import open_picture, reading_by_pillow
-from readers.store.tiff_planes import read_tiff_planes
+from readers.store.pictures.extra_formats import JPEG_12, read_extra_header
+from readers.store.pictures.pillow_files import open_picture, reading_by_pillow
+from readers.store.pictures.tiff_planes import read_tiff_planes
 
 if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile

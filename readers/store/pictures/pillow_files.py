@@ -17,9 +17,9 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from readers.store.errors import ImageError
-from readers.store.essentials import essentials
-from readers.store.signatures import START_BYTES, is_heic, signed_format, stranger_text
-from readers.store.tiff_planes import tiff_kind_text
+from readers.store.pictures.essentials import essentials
+from readers.store.pictures.signatures import START_BYTES, is_heic, signed_format, stranger_text
+from readers.store.pictures.tiff_planes import tiff_kind_text
 
 if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile

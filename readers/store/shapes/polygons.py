@@ -102,7 +102,7 @@ class Polygons(Sequence[Any]):
         Raises:
             ValueError: A point is not finite.
         """
-        from readers.store.rle import fill, fill_polygons
+        from readers.store.shapes.rle import fill, fill_polygons
 
         masks = np.zeros((len(self), self.height, self.width), np.uint8)
         for mask, outline in zip(masks, self._outlines, strict=True):
