@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
-from readers.draws import SampleIndex, unsaid, with_draws
+from readers.chance.draws import SampleIndex, unsaid, with_draws
 from readers.order_sampler import OrderSampler
 from readers.place import Place, Run
 from readers.ranks import ranks
@@ -67,7 +67,7 @@ class OrderBatches:
         pads: Whether all ranks have equally many batches, all full: what is missing in the last
             ones is samples from the start of the order.
         tells_draws: Whether indices carry their draw, where the order may draw one repeatedly; see
-            `readers.draws`.
+            `readers.chance.draws`.
         multiple: Padded, there are a multiple of so many batches, for one who deals them out.
     """
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.permutation import derived_words, permuted, permuted_in_groups
+from readers.chance.permutation import derived_words, permuted, permuted_in_groups
 
 _ROTATION, _BLOCKS, _WINDOWS = 16, 17, 18
 """Purposes of random numbers; see `derived_words`."""

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch.utils.data import Sampler
 
+from readers.chance.permutation import permuted, permuted_in_groups
 from readers.dataset import LMDBDataset
-from readers.permutation import permuted, permuted_in_groups
 from readers.place import Place, Run
 from readers.ranks import check_ranks, ranks
 

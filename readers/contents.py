@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import ConcatDataset, Dataset, Subset
 
+from readers.chance.permutation import derived_words
 from readers.collate import collate
 from readers.dataset import LMDBDataset
 from readers.filling import ImageOps, MapFiller, StoreFiller
 from readers.joined import JoinedFiller
 from readers.ops import ImageOp
-from readers.permutation import derived_words
 
 Filler = StoreFiller | JoinedFiller | MapFiller
 

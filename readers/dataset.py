@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from readers.draws import is_sent
+from readers.chance.draws import is_sent
 from readers.filling import BatchReader
 from readers.names import cannot_set, checked_names, split_name, unknown
 from readers.samples import Sample

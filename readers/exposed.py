@@ -19,8 +19,8 @@ from torch.utils.data import BatchSampler, DistributedSampler, Sampler
 
 from readers.batching import GivenBatches, OrderBatches
 from readers.buckets import BucketBatchSampler
+from readers.chance.draws import SampleIndex, said
 from readers.cuts import Asking, who_asks
-from readers.draws import SampleIndex, said
 from readers.order_sampler import OrderSampler
 from readers.place import Place, Run
 

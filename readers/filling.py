@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset, get_worker_info
 
 from readers.buffers import SMALL_BYTES, BufferPool, take_plain, take_pooled
+from readers.chance.draws import INDEX_BITS, split_draws
 from readers.collate import collate
-from readers.draws import INDEX_BITS, split_draws
 from readers.followers import Followers
 from readers.gather import empty_batch, gather
 from readers.jpeg_window import WindowDecoder, load
@@ -100,7 +100,7 @@ class BatchReader:
             take: Gives memory for what is large in the batch. None: memory that is used again when
                 the batch is gone; in a DataLoader's worker, shared memory.
             watch: Told where time goes.
-            draws: On which they depend as well, if there are any; see `readers.draws`.
+            draws: On which they depend as well, if there are any; see `readers.chance.draws`.
 
         Raises:
             ShardError: A shard or record is missing or damaged.

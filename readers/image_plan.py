@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from readers import windows as places
+from readers.chance.random_state import uniforms
 from readers.ops import (
     CenterCrop,
     ImageOp,
@@ -27,7 +28,6 @@ from readers.ops import (
     SizeOp,
     height_width,
 )
-from readers.random_state import uniforms
 
 Interpolation = Literal["linear", "area", "auto"]
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from readers.chance.draws import INDEX_BITS, split_draws
 from readers.collate import collate
-from readers.draws import INDEX_BITS, split_draws
 from readers.filling import StoreFiller, Take
 from readers.samples import GatheredSamples
 from readers.stats import Watch

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.permutation import permuted, permuted_in_groups
+from readers.chance.permutation import permuted, permuted_in_groups
 
 _PLACES, _ROUNDS = 48, 49
 """Purposes of random numbers; see `derived_words`."""

@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from torch.utils.data import ConcatDataset, Subset
 
 from readers.blocks import block_shuffled
+from readers.chance.permutation import permuted
 from readers.dataset import LMDBDataset
 from readers.mixing import counts_of, mixed
 from readers.order_sampler import OrderSampler, Remainder
-from readers.permutation import permuted
 from readers.weighted import checked_weights, drawn, drawn_once
 
 

@@ -19,11 +19,11 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset, get_worker_info
 
+from readers.chance.draws import SampleIndex, is_sent, split_draws, unsaid
+from readers.chance.global_seeds import seed_globals
 from readers.contents import Contents, Filler
 from readers.dataset import LMDBDataset
-from readers.draws import SampleIndex, is_sent, split_draws, unsaid
 from readers.filling import MapFiller
-from readers.global_seeds import seed_globals
 from readers.samples import GatheredSamples
 from readers.stats import Watch
 

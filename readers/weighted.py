@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from readers.permutation import derived_words
-from readers.random_state import uniforms
+from readers.chance.permutation import derived_words
+from readers.chance.random_state import uniforms
 
 _DRAWS, _KEYS = 32, 33
 """Purposes of random numbers; see `derived_words`."""

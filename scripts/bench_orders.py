@@ -27,8 +27,8 @@ import numpy as np
 
 from packer import Recipe, build
 from readers import LMDBDataset, make_loader
+from readers.chance.permutation import permuted
 from readers.order_sampler import OrderSampler
-from readers.permutation import permuted
 from readers.samplers import (
     BlockShuffleSampler,
     SequentialSampler,

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
+from readers.chance.draws import INDEX_BITS, split_draws, with_draws
 from readers.dataset import LMDBDataset
-from readers.draws import INDEX_BITS, split_draws, with_draws
 from readers.loader import make_loader
 from readers.ops import RandomFlip, RandomResizedCrop
 from readers.samplers import (

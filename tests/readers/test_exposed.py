@@ -27,7 +27,7 @@ from readers import (
     ShuffleSampler,
     make_loader,
 )
-from readers.draws import SampleIndex
+from readers.chance.draws import SampleIndex
 from readers.ops import RandomFlip, RandomResizedCrop
 
 OPS = (RandomResizedCrop(3), RandomFlip())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.permutation import derived_words, permuted, permuted_in_groups
+from readers.chance.permutation import derived_words, permuted, permuted_in_groups
 
 
 def surprise(observed):

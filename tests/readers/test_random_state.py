@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.random_state import philox, uniforms
+from readers.chance.random_state import philox, uniforms
 
 seeds = st.integers(0, 2**64 - 1)
 epochs = st.integers(0, 2**32 - 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from readers.random_state import uniforms
+from readers.chance.random_state import uniforms
 from readers.weighted import checked_weights, drawn, drawn_once
 
 WEIGHTS = np.array([0.0, 1.0, 3.0, 0.0, 6.0, 0.0])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer.pictures.geometry import plan_fit
-from readers.random_state import uniforms
+from readers.chance.random_state import uniforms
 from readers.windows import (
     LEFT,
     NUMBER_COUNT,
