@@ -11,42 +11,42 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from readers.buckets import BucketBatchSampler as BucketBatchSampler
-    from readers.buckets import size_buckets as size_buckets
     from readers.dataset import LMDBDataset as LMDBDataset
     from readers.loader import LoaderConfig as LoaderConfig
     from readers.loader import make_loader as make_loader
-    from readers.order_sampler import OrderSampler as OrderSampler
+    from readers.orders.buckets import BucketBatchSampler as BucketBatchSampler
+    from readers.orders.buckets import size_buckets as size_buckets
+    from readers.orders.order_sampler import OrderSampler as OrderSampler
+    from readers.orders.samplers import BlockShuffleSampler as BlockShuffleSampler
+    from readers.orders.samplers import ClassBalancedSampler as ClassBalancedSampler
+    from readers.orders.samplers import MixtureSampler as MixtureSampler
+    from readers.orders.samplers import SequentialSampler as SequentialSampler
+    from readers.orders.samplers import ShuffleSampler as ShuffleSampler
+    from readers.orders.samplers import WeightedSampler as WeightedSampler
     from readers.prefetch import DevicePrefetcher as DevicePrefetcher
-    from readers.samplers import BlockShuffleSampler as BlockShuffleSampler
-    from readers.samplers import ClassBalancedSampler as ClassBalancedSampler
-    from readers.samplers import MixtureSampler as MixtureSampler
-    from readers.samplers import SequentialSampler as SequentialSampler
-    from readers.samplers import ShuffleSampler as ShuffleSampler
-    from readers.samplers import WeightedSampler as WeightedSampler
     from readers.store.errors import StoreError as StoreError
     from readers.targets import detection_targets as detection_targets
     from readers.targets import pack_objects as pack_objects
     from readers.targets import pad_images as pad_images
 
 _HOMES = {
-    "BlockShuffleSampler": "readers.samplers",
-    "BucketBatchSampler": "readers.buckets",
-    "ClassBalancedSampler": "readers.samplers",
+    "BlockShuffleSampler": "readers.orders.samplers",
+    "BucketBatchSampler": "readers.orders.buckets",
+    "ClassBalancedSampler": "readers.orders.samplers",
     "DevicePrefetcher": "readers.prefetch",
     "LMDBDataset": "readers.dataset",
     "LoaderConfig": "readers.loader",
-    "MixtureSampler": "readers.samplers",
-    "OrderSampler": "readers.order_sampler",
-    "SequentialSampler": "readers.samplers",
-    "ShuffleSampler": "readers.samplers",
+    "MixtureSampler": "readers.orders.samplers",
+    "OrderSampler": "readers.orders.order_sampler",
+    "SequentialSampler": "readers.orders.samplers",
+    "ShuffleSampler": "readers.orders.samplers",
     "StoreError": "readers.store.errors",
-    "WeightedSampler": "readers.samplers",
+    "WeightedSampler": "readers.orders.samplers",
     "detection_targets": "readers.targets",
     "make_loader": "readers.loader",
     "pack_objects": "readers.targets",
     "pad_images": "readers.targets",
-    "size_buckets": "readers.buckets",
+    "size_buckets": "readers.orders.buckets",
 }
 
 __all__ = sorted(_HOMES)

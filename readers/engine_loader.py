@@ -13,15 +13,15 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Sampler, Subset
 
-from readers.batching import Batches, GivenBatches, OrderBatches
-from readers.buckets import BucketBatchSampler
 from readers.contents import Contents
 from readers.dataset import LMDBDataset
 from readers.exposed import GivenBatchSampler, LoaderBatchSampler, LoaderSampler, is_exposed
 from readers.identity import identity_of_dataset
 from readers.loader_settings import is_same_setting, settled, unknown_setting
-from readers.order_sampler import OrderSampler
-from readers.place import Run
+from readers.orders.batching import Batches, GivenBatches, OrderBatches
+from readers.orders.buckets import BucketBatchSampler
+from readers.orders.order_sampler import OrderSampler
+from readers.orders.place import Run
 from readers.served import MarkingCollate, in_range, marked, served
 from readers.stats import LoaderStats
 

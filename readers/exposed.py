@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DistributedSampler, Sampler
 
-from readers.batching import GivenBatches, OrderBatches
-from readers.buckets import BucketBatchSampler
 from readers.chance.draws import SampleIndex, said
 from readers.cuts import Asking, who_asks
-from readers.order_sampler import OrderSampler
-from readers.place import Place, Run
+from readers.orders.batching import GivenBatches, OrderBatches
+from readers.orders.buckets import BucketBatchSampler
+from readers.orders.order_sampler import OrderSampler
+from readers.orders.place import Place, Run
 
 
 class LoaderSampler(DistributedSampler[int]):

@@ -28,8 +28,8 @@ import numpy as np
 from packer import Recipe, build
 from readers import LMDBDataset, make_loader
 from readers.chance.permutation import permuted
-from readers.order_sampler import OrderSampler
-from readers.samplers import (
+from readers.orders.order_sampler import OrderSampler
+from readers.orders.samplers import (
     BlockShuffleSampler,
     SequentialSampler,
     ShuffleSampler,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.blocks import block_shuffled
+from readers.orders.blocks import block_shuffled
 
 
 def order(count, block_size=16, window=4, lanes=1, seed=0, epoch=0):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from torch.utils.data import DataLoader
 
-from readers.buckets import BucketBatchSampler, size_buckets
 from readers.dataset import LMDBDataset
+from readers.orders.buckets import BucketBatchSampler, size_buckets
 from readers.store.errors import SchemaMismatchError
 from readers.store.schema import Field
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, RandomSampler, Subset
 
-from readers.buckets import BucketBatchSampler
 from readers.dataset import LMDBDataset
 from readers.loader import make_loader
+from readers.orders.buckets import BucketBatchSampler
 from readers.prefetch import DevicePrefetcher
 from readers.process_engine import ProcessEngine
 

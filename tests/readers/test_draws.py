@@ -12,7 +12,7 @@ from readers.chance.draws import INDEX_BITS, split_draws, with_draws
 from readers.dataset import LMDBDataset
 from readers.loader import make_loader
 from readers.ops import RandomFlip, RandomResizedCrop
-from readers.samplers import (
+from readers.orders.samplers import (
     ClassBalancedSampler,
     MixtureSampler,
     ShuffleSampler,

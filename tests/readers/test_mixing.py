@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.mixing import counts_of, mixed
+from readers.orders.mixing import counts_of, mixed
 
 SIZES, COUNTS = np.array([5, 3, 40]), np.array([7, 6, 10])
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from torch.utils.data import ConcatDataset, DistributedSampler, Subset
 
 from readers.dataset import LMDBDataset
-from readers.order_sampler import OrderSampler
-from readers.samplers import (
+from readers.orders.order_sampler import OrderSampler
+from readers.orders.samplers import (
     BlockShuffleSampler,
     ClassBalancedSampler,
     MixtureSampler,

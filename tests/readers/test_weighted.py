@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from readers.chance.random_state import uniforms
-from readers.weighted import checked_weights, drawn, drawn_once
+from readers.orders.weighted import checked_weights, drawn, drawn_once
 
 WEIGHTS = np.array([0.0, 1.0, 3.0, 0.0, 6.0, 0.0])
 SHARES = WEIGHTS / WEIGHTS.sum()

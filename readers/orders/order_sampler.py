@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import DistributedSampler
 
-from readers.place import Place, Run
-from readers.ranks import check_ranks, ranks
+from readers.orders.place import Place, Run
+from readers.orders.ranks import check_ranks, ranks
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -13,8 +13,8 @@ from torch.utils.data import Sampler
 
 from readers.chance.permutation import permuted, permuted_in_groups
 from readers.dataset import LMDBDataset
-from readers.place import Place, Run
-from readers.ranks import check_ranks, ranks
+from readers.orders.place import Place, Run
+from readers.orders.ranks import check_ranks, ranks
 
 _CHUNK = 2**12
 """Indices worked out together."""

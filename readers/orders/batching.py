@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch.utils.data import RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
 from readers.chance.draws import SampleIndex, unsaid, with_draws
-from readers.order_sampler import OrderSampler
-from readers.place import Place, Run
-from readers.ranks import ranks
+from readers.orders.order_sampler import OrderSampler
+from readers.orders.place import Place, Run
+from readers.orders.ranks import ranks
 
 _CHUNK = 2**14
 """Indices worked out together: the numpy calls for one batch would cost as much as the batch."""

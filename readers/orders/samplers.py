@@ -11,12 +11,12 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch.utils.data import ConcatDataset, Subset
 
-from readers.blocks import block_shuffled
 from readers.chance.permutation import permuted
 from readers.dataset import LMDBDataset
-from readers.mixing import counts_of, mixed
-from readers.order_sampler import OrderSampler, Remainder
-from readers.weighted import checked_weights, drawn, drawn_once
+from readers.orders.blocks import block_shuffled
+from readers.orders.mixing import counts_of, mixed
+from readers.orders.order_sampler import OrderSampler, Remainder
+from readers.orders.weighted import checked_weights, drawn, drawn_once
 
 
 class SequentialSampler(OrderSampler):
@@ -54,7 +54,7 @@ class ShuffleSampler(OrderSampler):
 class BlockShuffleSampler(OrderSampler):
     """All samples, each once, in blocks of neighbours, for stores larger than memory.
 
-    Blocks come in random order, and all samples of some blocks are mixed; see `readers.blocks`.
+    Blocks come in random order, and all samples of some blocks are mixed; see `readers.orders.blocks`.
     What is read at a time is `window` x `lanes` blocks. It pays where each read has its price, as
     on a file server: 64 batches of 256 lie in some pieces instead of in 16,115. From a local SSD
     an exact shuffle is as fast. It mixes less where neighbours are alike. Of 1000 classes of 1000
