@@ -19,7 +19,7 @@ from readers.collate import collate
 from readers.dataset import LMDBDataset
 from readers.filling import ImageOps, MapFiller, StoreFiller
 from readers.joined import JoinedFiller
-from readers.ops import ImageOp
+from readers.ops.operations import ImageOp
 
 Filler = StoreFiller | JoinedFiller | MapFiller
 
@@ -232,7 +232,7 @@ def image_ops(dataset: LMDBDataset, ops: Sequence[ImageOp], seed: int) -> ImageO
     """
     if not ops:
         return None
-    from readers.image_plan import compile_ops  # Loads OpenCV.
+    from readers.ops.image_plan import compile_ops  # Loads OpenCV.
 
     view = dataset.view
     images = [f for f in dataset.schema.fields if f.kind == "image" and f.name in view.fields]

@@ -11,7 +11,7 @@ from readers.dataset import LMDBDataset
 from readers.engine_loader import Engine
 from readers.filling import MapFiller, StoreFiller
 from readers.joined import JoinedFiller
-from readers.ops import ImageOp
+from readers.ops.operations import ImageOp
 from readers.process_engine import ProcessEngine
 from readers.stats import LoaderStats
 from readers.store.schema import Schema, field_bytes

@@ -18,9 +18,9 @@ from torch.utils.data import Dataset, get_worker_info
 from readers.buffers import SMALL_BYTES, BufferPool, take_plain, take_pooled
 from readers.chance.draws import INDEX_BITS, split_draws
 from readers.collate import collate
-from readers.followers import Followers
 from readers.gather import empty_batch, gather
 from readers.jpeg_window import WindowDecoder, load
+from readers.ops.followers import Followers
 from readers.page_in import page_in
 from readers.samples import GatheredSamples
 from readers.show import SampleReader, pil_image
@@ -34,7 +34,7 @@ from readers.view import StoreView
 
 if TYPE_CHECKING:
     # It loads OpenCV, which a dataset without operations has no use for.
-    from readers.image_plan import ImagePlan, Params
+    from readers.ops.image_plan import ImagePlan, Params
 
 Take = Callable[[int], torch.Tensor]
 """Gives so many uninitialised bytes, as a uint8 tensor."""

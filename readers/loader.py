@@ -15,7 +15,7 @@ from readers.contents import Contents
 from readers.engine_choice import EngineName, choose_engine, make_engine
 from readers.engine_loader import Engine, Loader
 from readers.machine import loader_worker_count
-from readers.ops import ImageOp
+from readers.ops.operations import ImageOp
 from readers.orders.order_sampler import OrderSampler, Remainder
 from readers.orders.samplers import SequentialSampler, ShuffleSampler
 from readers.served import inner

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.boxes import move_boxes
+from readers.ops.boxes import move_boxes
 
 HALF = [[0.5, 0, 3], [0, 2, -4]]  # Half as wide, twice as high, 3 to the right, 4 up.
 FLIP = [[-1, 0, 10], [0, 1, 0]]  # Left and right of a picture 10 wide changed over.

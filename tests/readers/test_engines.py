@@ -126,7 +126,7 @@ def test_pixels_follow_from_seed_epoch_and_sample(stores, kind):
 
 def test_the_image_is_the_windows_of_the_plan(stores, same):
     """The loader's images are those of the plan, carried out on whole images one by one."""
-    from readers.image_plan import compile_ops
+    from readers.ops.image_plan import compile_ops
 
     dataset = LMDBDataset(stores["original"])
     whole = LMDBDataset(stores["original"], image_as="numpy")

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from readers.boxes import move_boxes
 from readers.chance.random_state import uniforms
-from readers.image_plan import compile_ops
 from readers.ops import CenterCrop, Letterbox, RandomFlip, RandomResizedCrop, Resize
+from readers.ops.boxes import move_boxes
+from readers.ops.image_plan import compile_ops
 
 sides = st.integers(1, 60)
 small_sizes = st.tuples(sides, sides)

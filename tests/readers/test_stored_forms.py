@@ -108,8 +108,8 @@ def test_only_the_window_of_a_jpeg_is_decoded_whoever_made_it(tmp_path, write_st
         pytest.skip("Pillow brings no libjpeg that can be used here")
     from readers.buffers import take_plain
     from readers.filling import ImageOps, StoreFiller
-    from readers.image_plan import compile_ops
     from readers.jpeg_window import WindowDecoder
+    from readers.ops.image_plan import compile_ops
     from readers.stats import Watch
 
     fields = [Field(**IMAGE, codec="mixed", mode="rgb")]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from packer.pictures.geometry import plan_fit
 from readers.chance.random_state import uniforms
-from readers.windows import (
+from readers.ops.windows import (
     LEFT,
     NUMBER_COUNT,
     TOP,

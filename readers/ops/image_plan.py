@@ -16,9 +16,9 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from readers import windows as places
 from readers.chance.random_state import uniforms
-from readers.ops import (
+from readers.ops import windows as places
+from readers.ops.operations import (
     CenterCrop,
     ImageOp,
     Letterbox,

@@ -1,7 +1,7 @@
 """What a loader may do to an image on its way into the batch. Descriptions: no pixels here.
 
 A sequence of them begins with the one that fixes the size (a crop, a resize or a letterbox), and
-may go on with a flip. `readers.image_plan.compile_ops` checks it and carries it out.
+may go on with a flip. `readers.ops.image_plan.compile_ops` checks it and carries it out.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from readers.store.shapes.polygons import Outline, Polygons, Runs
 
 if TYPE_CHECKING:
     # It loads OpenCV, which a dataset without operations has no use for.
-    from readers.image_plan import ImagePlan, Params
+    from readers.ops.image_plan import ImagePlan, Params
 
 
 class Followers:

@@ -1,0 +1,21 @@
+"""Operations on images, on their way into a batch: crop, resize, flip; and what follows them.
+
+In: descriptions that users give (the names below). Out: pixels in the batch, with boxes, points,
+outlines and masks that follow. Called by `readers.reading`.
+"""
+
+from readers.ops.operations import (
+    CenterCrop,
+    Letterbox,
+    RandomFlip,
+    RandomResizedCrop,
+    Resize,
+)
+
+__all__ = [
+    "CenterCrop",
+    "Letterbox",
+    "RandomFlip",
+    "RandomResizedCrop",
+    "Resize",
+]
