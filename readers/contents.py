@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from torch.utils.data import ConcatDataset, Dataset, Subset
 
 from readers.chance.permutation import derived_words
-from readers.collate import collate
 from readers.dataset import LMDBDataset
-from readers.filling import ImageOps, MapFiller, StoreFiller
-from readers.joined import JoinedFiller
 from readers.ops.operations import ImageOp
+from readers.reading.collate import collate
+from readers.reading.filling import ImageOps, MapFiller, StoreFiller
+from readers.reading.joined import JoinedFiller
 
 Filler = StoreFiller | JoinedFiller | MapFiller
 

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from readers.chance.draws import is_sent
-from readers.filling import BatchReader
-from readers.names import cannot_set, checked_names, split_name, unknown
-from readers.samples import Sample
-from readers.selection import Selection
-from readers.show import SampleReader
+from readers.reading.filling import BatchReader
+from readers.reading.names import cannot_set, checked_names, split_name, unknown
+from readers.reading.samples import Sample
+from readers.reading.selection import Selection
+from readers.reading.show import SampleReader
+from readers.reading.view import ImageAs, Io, StoreView, identity_of
 from readers.store.errors import (
     SchemaMismatchError,
     StoreError,
@@ -28,7 +29,6 @@ from readers.store.errors import (
 from readers.store.manifest import Manifest
 from readers.store.reader import StoreReader, open_store
 from readers.store.schema import Schema
-from readers.view import ImageAs, Io, StoreView, identity_of
 
 _OPENED = ("_sample_reader", "_batch_reader", "_as_tuple", "_count", "_start")
 """What a process works out for itself."""

@@ -9,10 +9,10 @@ from torch.utils.data import Dataset
 
 from readers.dataset import LMDBDataset
 from readers.engine_loader import Engine
-from readers.filling import MapFiller, StoreFiller
-from readers.joined import JoinedFiller
 from readers.ops.operations import ImageOp
 from readers.process_engine import ProcessEngine
+from readers.reading.filling import MapFiller, StoreFiller
+from readers.reading.joined import JoinedFiller
 from readers.stats import LoaderStats
 from readers.store.schema import Schema, field_bytes
 from readers.thread_engine import DirectEngine, ThreadEngine

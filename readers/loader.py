@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset, Sampler
 
-from readers.collate import collate
 from readers.contents import Contents
 from readers.engine_choice import EngineName, choose_engine, make_engine
 from readers.engine_loader import Engine, Loader
@@ -18,6 +17,7 @@ from readers.machine import loader_worker_count
 from readers.ops.operations import ImageOp
 from readers.orders.order_sampler import OrderSampler, Remainder
 from readers.orders.samplers import SequentialSampler, ShuffleSampler
+from readers.reading.collate import collate
 from readers.served import inner
 from readers.stats import LoaderStats
 

@@ -23,8 +23,8 @@ from readers.chance.draws import SampleIndex, is_sent, split_draws, unsaid
 from readers.chance.global_seeds import seed_globals
 from readers.contents import Contents, Filler
 from readers.dataset import LMDBDataset
-from readers.filling import MapFiller
-from readers.samples import GatheredSamples
+from readers.reading.filling import MapFiller
+from readers.reading.samples import GatheredSamples
 from readers.stats import Watch
 
 _OWN = ("_contents", "_filler", "_transforms", "_total")

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from readers.buffers import SMALL_BYTES, Memory
+from readers.reading.buffers import SMALL_BYTES, Memory
 
 _ALIGNMENT_BYTES = 64
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from readers.buffers import BufferPool, take_pooled
+from readers.reading.buffers import BufferPool, take_pooled
 from readers.stats import LoaderStats, Watch
 from readers.worker_start import WorkerStartError, limit_text
 
@@ -30,7 +30,7 @@ _DIRECT_KEPT_COUNT = 2
 
 
 class GroupFiller(Protocol):
-    """Makes several batches at once; see `readers.filling`."""
+    """Makes several batches at once; see `readers.reading.filling`."""
 
     def fill_group(
         self, parts: list[NDArray[np.int64]], epoch: int, take: Any, watch: Watch

@@ -35,7 +35,7 @@ from readers.orders.samplers import (
     ShuffleSampler,
     WeightedSampler,
 )
-from readers.view import Io
+from readers.reading.view import Io
 
 _PART = 2**22
 

@@ -11,9 +11,9 @@ import torch
 from torch.utils.data import ConcatDataset, DataLoader, Subset, random_split
 
 from readers import LMDBDataset, make_loader
-from readers.collate import collate
 from readers.dataset import TransformError
 from readers.ops import RandomResizedCrop
+from readers.reading.collate import collate
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from readers.buffers import BufferPool, Memory
+from readers.reading.buffers import BufferPool, Memory
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_a_thousand_batches_take_no_more_memory(run_python):
     """Pages are used again: 10 GB go through 40 MB."""
     code = """
 import json
-from readers.buffers import BufferPool
+from readers.reading.buffers import BufferPool
 pages = lambda: int(open("/proc/self/statm").read().split()[1])
 pool, last = BufferPool(10_000_000, is_pinned=False), None
 counts = []

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from readers.collate import collate
+from readers.reading.collate import collate
 
 
 def test_equal_tensors_are_stacked_in_dicts_and_tuples(same):

@@ -11,10 +11,10 @@ import torch
 from PIL import Image
 from torch.utils.data import ConcatDataset, Dataset, Subset
 
-from readers.collate import collate
 from readers.dataset import LMDBDataset
 from readers.loader import make_loader
 from readers.ops import RandomFlip, RandomResizedCrop
+from readers.reading.collate import collate
 from readers.store.codecs import OriginalImage
 from readers.store.errors import ChecksumError
 from readers.store.schema import Field

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from readers.collate import collate
 from readers.dataset import LMDBDataset
-from readers.filling import ImageOps, MapFiller, StoreFiller
 from readers.ops import RandomFlip, RandomResizedCrop
 from readers.ops.image_plan import compile_ops
+from readers.reading.collate import collate
+from readers.reading.filling import ImageOps, MapFiller, StoreFiller
 from readers.stats import Watch
 from readers.store.schema import Field
 

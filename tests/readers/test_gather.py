@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.gather import bytes_of, empty_batch, gather
+from readers.reading.gather import bytes_of, empty_batch, gather
 from readers.store.mapping import FileRange
 
 NOISE = np.random.default_rng(3).integers(0, 256, 300).astype(np.uint8)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from readers.jpeg_window import EXIT_STATUS, load
+from readers.reading.jpeg_window import EXIT_STATUS, load
 
 DECODER = load()
 FOUND = list((Path(PIL.__file__).parents[1] / "pillow.libs").glob("libjpeg*.so*"))
@@ -139,7 +139,7 @@ def test_a_fatal_error_ends_the_process_and_nothing_else(run_python):
     own."""
     code = """
 import json, os
-from readers.jpeg_window import load
+from readers.reading.jpeg_window import load
 child = os.fork()
 if child == 0:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from readers.collate import collate
 from readers.dataset import LMDBDataset
 from readers.loader import make_loader
 from readers.ops import CenterCrop
 from readers.prefetch import DevicePrefetcher
+from readers.reading.collate import collate
 from readers.store.schema import Field
 from readers.targets import detection_targets, pack_objects
 

@@ -15,11 +15,11 @@ import torch
 from torch.utils.data import DataLoader, SequentialSampler, Subset, get_worker_info
 
 import readers.loader
-from readers.collate import collate
 from readers.dataset import LMDBDataset
 from readers.loader import LoaderConfig
 from readers.ops import RandomResizedCrop
 from readers.process_engine import ProcessEngine
+from readers.reading.collate import collate
 from readers.store.errors import ShardError
 from readers.store.schema import Field
 from readers.thread_engine import ThreadEngine

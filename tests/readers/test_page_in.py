@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from readers.dataset import LMDBDataset
-from readers.page_in import page_in
+from readers.reading.page_in import page_in
 from readers.store.schema import Field
 
 FIELDS = [
@@ -30,8 +30,8 @@ COLD = """
 import ctypes, json, mmap, os, pathlib, sys
 import numpy as np
 from readers.dataset import LMDBDataset
-from readers.filling import BatchReader
-from readers.page_in import page_in
+from readers.reading.filling import BatchReader
+from readers.reading.page_in import page_in
 from readers.stats import Watch
 dataset = LMDBDataset(sys.argv[1])
 store, order = dataset.view.store, np.random.default_rng(0).permutation(30)

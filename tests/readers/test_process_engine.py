@@ -22,9 +22,9 @@ import torch
 from torch.utils.data import Dataset
 
 from readers.dataset import LMDBDataset, TransformError
-from readers.filling import MapFiller
 from readers.loader import make_loader
 from readers.process_engine import ProcessEngine, RemoteError, WorkerDiedError
+from readers.reading.filling import MapFiller
 from readers.stats import LoaderStats
 
 ROOT = Path(__file__).resolve().parents[2]

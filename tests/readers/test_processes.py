@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from readers.collate import collate
 from readers.dataset import LMDBDataset
+from readers.reading.collate import collate
 
 METHODS = ("fork", "spawn", "forkserver")
 

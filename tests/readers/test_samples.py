@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.data import default_collate
 
-from readers.collate import collate
 from readers.dataset import LMDBDataset
+from readers.reading.collate import collate
 
 FORMS = ("tensor", "numpy", "pil")
 # PIL has no mode for most element types; stock collation joins neither PIL images nor what differs

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.selection import Selection
+from readers.reading.selection import Selection
 
 # Small steps make runs; large ones break them.
 positions_lists = st.one_of(

@@ -6,7 +6,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from readers import BucketBatchSampler, LMDBDataset, ShuffleSampler, make_loader
-from readers.collate import collate
+from readers.reading.collate import collate
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import torch
 from PIL import Image
 
 from readers.dataset import LMDBDataset
-from readers.jpeg_window import load
 from readers.loader import make_loader
 from readers.ops import Letterbox, RandomFlip, RandomResizedCrop
+from readers.reading.jpeg_window import load
 from readers.store.codecs import OriginalImage
 from readers.store.schema import Field
 
@@ -106,10 +106,10 @@ def test_only_the_window_of_a_jpeg_is_decoded_whoever_made_it(tmp_path, write_st
     """JPEGs that a build encoded are read as fast as those it kept, also beside pixels."""
     if load() is None:
         pytest.skip("Pillow brings no libjpeg that can be used here")
-    from readers.buffers import take_plain
-    from readers.filling import ImageOps, StoreFiller
-    from readers.jpeg_window import WindowDecoder
     from readers.ops.image_plan import compile_ops
+    from readers.reading.buffers import take_plain
+    from readers.reading.filling import ImageOps, StoreFiller
+    from readers.reading.jpeg_window import WindowDecoder
     from readers.stats import Watch
 
     fields = [Field(**IMAGE, codec="mixed", mode="rgb")]

@@ -20,9 +20,9 @@ from torch.utils.data import Dataset, Subset
 
 import readers.process_engine as process_engine
 from readers.dataset import LMDBDataset
-from readers.filling import MapFiller
 from readers.loader import make_loader
 from readers.process_engine import ProcessEngine
+from readers.reading.filling import MapFiller
 from readers.thread_engine import ThreadEngine
 from readers.worker_start import WorkerStartError, in_lasting_thread
 

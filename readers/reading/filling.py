@@ -15,22 +15,22 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset, get_worker_info
 
-from readers.buffers import SMALL_BYTES, BufferPool, take_plain, take_pooled
 from readers.chance.draws import INDEX_BITS, split_draws
-from readers.collate import collate
-from readers.gather import empty_batch, gather
-from readers.jpeg_window import WindowDecoder, load
 from readers.ops.followers import Followers
-from readers.page_in import page_in
-from readers.samples import GatheredSamples
-from readers.show import SampleReader, pil_image
+from readers.reading.buffers import SMALL_BYTES, BufferPool, take_plain, take_pooled
+from readers.reading.collate import collate
+from readers.reading.gather import empty_batch, gather
+from readers.reading.jpeg_window import WindowDecoder, load
+from readers.reading.page_in import page_in
+from readers.reading.samples import GatheredSamples
+from readers.reading.show import SampleReader, pil_image
+from readers.reading.view import StoreView
 from readers.stats import Watch
 from readers.store.errors import CodecError, ImageError
 from readers.store.reader import Located, StoreReader
 from readers.store.record import RecordReader
 from readers.store.schema import Field, field_bytes
 from readers.store.shard_reader import ShardReader
-from readers.view import StoreView
 
 if TYPE_CHECKING:
     # It loads OpenCV, which a dataset without operations has no use for.

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate, get_worker_info
 
-from readers.gather import empty_batch
-from readers.samples import GatheredSamples
+from readers.reading.gather import empty_batch
+from readers.reading.samples import GatheredSamples
 
 _NUMBERS = (bool, int, float, np.number, np.bool_)
 _ALIGNMENT_BYTES = 64

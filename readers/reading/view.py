@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from readers.gather import bytes_of
-from readers.selection import Selection
+from readers.reading.gather import bytes_of
+from readers.reading.selection import Selection
 from readers.store.errors import ManifestError, ShardError, StoreError
 from readers.store.manifest import Manifest
 from readers.store.reader import StoreReader, open_store

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from readers.samples import Sample
+from readers.reading.samples import Sample
+from readers.reading.view import ImageAs
 from readers.store.reader import StoreReader
 from readers.store.samples import Samples
 from readers.store.schema import Field
-from readers.view import ImageAs
 
 
 class SampleReader:

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from readers.chance.draws import INDEX_BITS, split_draws
-from readers.collate import collate
-from readers.filling import StoreFiller, Take
-from readers.samples import GatheredSamples
+from readers.reading.collate import collate
+from readers.reading.filling import StoreFiller, Take
+from readers.reading.samples import GatheredSamples
 from readers.stats import Watch
 
 
