@@ -9,13 +9,13 @@ from torch.utils.data import Dataset
 
 from readers.dataset import LMDBDataset
 from readers.engine_loader import Engine
+from readers.engines.processes import ProcessEngine
+from readers.engines.threads import DirectEngine, ThreadEngine
 from readers.ops.operations import ImageOp
-from readers.process_engine import ProcessEngine
 from readers.reading.filling import MapFiller, StoreFiller
 from readers.reading.joined import JoinedFiller
 from readers.stats import LoaderStats
 from readers.store.schema import Schema, field_bytes
-from readers.thread_engine import DirectEngine, ThreadEngine
 
 EngineName = Literal["auto", "thread", "process"]
 

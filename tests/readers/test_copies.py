@@ -13,10 +13,10 @@ import torch
 from torch.utils.data import DataLoader, RandomSampler, Subset
 
 from readers.dataset import LMDBDataset
+from readers.engines.processes import ProcessEngine
 from readers.loader import make_loader
 from readers.orders.buckets import BucketBatchSampler
 from readers.prefetch import DevicePrefetcher
-from readers.process_engine import ProcessEngine
 
 
 def sent(value):

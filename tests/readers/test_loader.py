@@ -16,13 +16,13 @@ from torch.utils.data import DataLoader, SequentialSampler, Subset, get_worker_i
 
 import readers.loader
 from readers.dataset import LMDBDataset
+from readers.engines.processes import ProcessEngine
+from readers.engines.threads import ThreadEngine
 from readers.loader import LoaderConfig
 from readers.ops import RandomResizedCrop
-from readers.process_engine import ProcessEngine
 from readers.reading.collate import collate
 from readers.store.errors import ShardError
 from readers.store.schema import Field
-from readers.thread_engine import ThreadEngine
 
 
 @pytest.fixture

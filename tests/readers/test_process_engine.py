@@ -22,8 +22,8 @@ import torch
 from torch.utils.data import Dataset
 
 from readers.dataset import LMDBDataset, TransformError
+from readers.engines.processes import ProcessEngine, RemoteError, WorkerDiedError
 from readers.loader import make_loader
-from readers.process_engine import ProcessEngine, RemoteError, WorkerDiedError
 from readers.reading.filling import MapFiller
 from readers.stats import LoaderStats
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from readers.slots import Slot, SlotReader, SlotWriter, discard_unused
+from readers.engines.slots import Slot, SlotReader, SlotWriter, discard_unused
 
 DTYPES = [
     torch.uint8,

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from readers.engines.threads import DirectEngine, ThreadEngine
 from readers.stats import LoaderStats
-from readers.thread_engine import DirectEngine, ThreadEngine
 
 
 class Numbers:
@@ -205,7 +205,7 @@ def test_no_thread_is_left_of_a_program(run_python):
 import json, sys
 import numpy as np
 from tests.readers.test_thread_engine import Numbers, parts_of
-from readers.thread_engine import ThreadEngine
+from readers.engines.threads import ThreadEngine
 batches = ThreadEngine(Numbers(), 2, 3, is_pinned=False).batches(parts_of(100), 0)
 next(batches)
 print(json.dumps(True))

@@ -18,13 +18,13 @@ import numpy as np
 import pytest
 from torch.utils.data import Dataset, Subset
 
-import readers.process_engine as process_engine
+import readers.engines.processes as process_engine
 from readers.dataset import LMDBDataset
+from readers.engines.processes import ProcessEngine
+from readers.engines.threads import ThreadEngine
+from readers.engines.worker_start import WorkerStartError, in_lasting_thread
 from readers.loader import make_loader
-from readers.process_engine import ProcessEngine
 from readers.reading.filling import MapFiller
-from readers.thread_engine import ThreadEngine
-from readers.worker_start import WorkerStartError, in_lasting_thread
 
 ROOT = Path(__file__).resolve().parents[2]
 

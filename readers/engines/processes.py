@@ -9,7 +9,7 @@ gone (NOTE [ a kept batch is never overwritten ] in buffers.py), so a user who k
 the ring longer. A slot takes a descriptor in each process, so the ring has an end: batches beyond
 it are copied into memory of the main process alone, as small tensors always are.
 
-The other side is `readers.loader_worker`.
+The other side is `readers.engines.loader_worker`.
 """
 
 from __future__ import annotations
@@ -29,17 +29,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.crossing import RemoteError as RemoteError
-from readers.crossing import rebuilt, resolved
-from readers.loader_worker import STARTED, UNGUARDED_STATUS, Filler, Origin, Sealed
-from readers.slots import Slot, SlotReader, Window, discard_unused
-from readers.stats import LoaderStats
-from readers.thread_engine import ENDED
-from readers.worker_handle import WorkerDiedError as WorkerDiedError
-from readers.worker_handle import WorkerHandle as _Worker
-from readers.worker_handle import stop_workers
-from readers.worker_start import WorkerStartError as WorkerStartError
-from readers.worker_start import (
+from readers.engines.crossing import RemoteError as RemoteError
+from readers.engines.crossing import rebuilt, resolved
+from readers.engines.loader_worker import STARTED, UNGUARDED_STATUS, Filler, Origin, Sealed
+from readers.engines.slots import Slot, SlotReader, Window, discard_unused
+from readers.engines.threads import ENDED
+from readers.engines.worker_handle import WorkerDiedError as WorkerDiedError
+from readers.engines.worker_handle import WorkerHandle as _Worker
+from readers.engines.worker_handle import stop_workers
+from readers.engines.worker_start import WorkerStartError as WorkerStartError
+from readers.engines.worker_start import (
     calm_start,
     check_start_method,
     in_lasting_thread,
@@ -50,6 +49,7 @@ from readers.worker_start import (
     start_problem,
     unopened_problem,
 )
+from readers.stats import LoaderStats
 
 _KEPT_COUNT_MAX = 32
 """Slots that a user may hold before batches are copied: with 16 workers there are then 64 of them,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from readers.slots import Place, SlotReader, SlotWriter
+from readers.engines.slots import Place, SlotReader, SlotWriter
 
 
 class RemoteError(Exception):

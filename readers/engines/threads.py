@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from readers.engines.worker_start import WorkerStartError, limit_text
 from readers.reading.buffers import BufferPool, take_pooled
 from readers.stats import LoaderStats, Watch
-from readers.worker_start import WorkerStartError, limit_text
 
 ENDED = (
     "this iteration is over: its loader was closed or begun anew, or this is a forked child. "

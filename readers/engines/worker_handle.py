@@ -13,9 +13,17 @@ from multiprocessing.process import BaseProcess
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.loader_worker import NO_SAMPLE, SAMPLE, TASK, UNGUARDED_STATUS, Origin, Sealed, work
-from readers.slots import Slot
-from readers.worker_start import WorkerStartError
+from readers.engines.loader_worker import (
+    NO_SAMPLE,
+    SAMPLE,
+    TASK,
+    UNGUARDED_STATUS,
+    Origin,
+    Sealed,
+    work,
+)
+from readers.engines.slots import Slot
+from readers.engines.worker_start import WorkerStartError
 
 _STOP_S = 2.0
 

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from readers.crossing import crossing, described
-from readers.slots import Slot, SlotWriter
+from readers.engines.crossing import crossing, described
+from readers.engines.slots import Slot, SlotWriter
 from readers.stats import Watch
 from readers.store.child_process import end_with_parent, leave_signals_to_parent
 
