@@ -8,7 +8,7 @@ import types
 import pytest
 
 from readers import LMDBDataset, make_loader
-from readers.cuts import who_asks
+from readers.loader.cuts import who_asks
 
 SOURCE = """
 class BatchSamplerShard:

@@ -14,11 +14,11 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, SequentialSampler, Subset, get_worker_info
 
-import readers.loader
+import readers.loader.make_loader
 from readers.dataset import LMDBDataset
 from readers.engines.processes import ProcessEngine
 from readers.engines.threads import ThreadEngine
-from readers.loader import LoaderConfig
+from readers.loader.make_loader import LoaderConfig
 from readers.ops import RandomResizedCrop
 from readers.reading.collate import collate
 from readers.store.errors import ShardError
@@ -31,7 +31,7 @@ def make_loader():
     made = []
 
     def make(*arguments, **settings):
-        made.append(readers.loader.make_loader(*arguments, **settings))
+        made.append(readers.loader.make_loader.make_loader(*arguments, **settings))
         return made[-1]
 
     yield make
@@ -182,7 +182,7 @@ def test_its_first_line_of_log_says_how_many_batches_there_are(
 ):
     """Who reads the log of a run sees what an epoch was."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with caplog.at_level(logging.INFO, "readers.loader"):
+    with caplog.at_level(logging.INFO, "readers.loader.make_loader"):
         make_loader(dataset, batch_size, train=train, workers=0)
     why = " (key differ in size between samples)"
     assert [record.getMessage() for record in caplog.records] == [text + why]
@@ -191,7 +191,7 @@ def test_its_first_line_of_log_says_how_many_batches_there_are(
 @pytest.mark.parametrize("count", [0, 1, 7])
 def test_settings_follow_from_the_workers(monkeypatch, count):
     """As many as fit the machine unless others are asked for; without any, nothing is ahead."""
-    monkeypatch.setattr(readers.loader, "loader_worker_count", lambda: count)
+    monkeypatch.setattr(readers.loader.make_loader, "loader_worker_count", lambda: count)
     for config in (LoaderConfig.tuned(), LoaderConfig.tuned(count)):
         assert config.workers == count
         assert config.prefetch_factor == (2 if count else None)
@@ -419,7 +419,7 @@ def test_stores_are_read_from_a_medium_that_nobody_may_write(shapes, run_python)
         pytest.skip("only root may become another user")
     code = """
 import json, os, pathlib, shutil, sys, tempfile
-import readers.dataset, readers.loader, readers.store.pictures.decode, cv2, PIL.Image
+import readers.dataset, readers.loader.make_loader, readers.store.pictures.decode, cv2, PIL.Image
 from readers import LMDBDataset, make_loader
 # Python itself may be closed to others, so all that is needed is loaded before.
 list(make_loader(LMDBDataset(sys.argv[1]), 4, train=True, workers=0))
@@ -475,7 +475,7 @@ def test_the_engine_is_the_one_that_fits_and_the_log_says_why(
 ):
     """Threads where a batch is one native call, processes where Python looks at each sample."""
     dataset = LMDBDataset(shapes.path, fields=fields, transform=settings.pop("transform", None))
-    with caplog.at_level(logging.INFO, "readers.loader"):
+    with caplog.at_level(logging.INFO, "readers.loader.make_loader"):
         loader = make_loader(dataset, 4, train=True, workers=1, **settings)
     kind = {"thread": ThreadEngine, "process": ProcessEngine}[engine]
     assert type(loader.engine) is kind

@@ -19,7 +19,7 @@ from torch.utils.data import (
     Subset,
 )
 
-import readers.loader
+import readers.loader.make_loader
 from readers import (
     BlockShuffleSampler,
     BucketBatchSampler,
@@ -38,7 +38,9 @@ def make_loader():
     made = []
 
     def make(*arguments, **settings):
-        made.append(readers.loader.make_loader(*arguments, **{"workers": 0, **settings}))
+        made.append(
+            readers.loader.make_loader.make_loader(*arguments, **{"workers": 0, **settings})
+        )
         return made[-1]
 
     yield make
@@ -130,7 +132,7 @@ def test_evaluation_has_each_sample_once_over_all_ranks(make_loader):
 
 def test_a_rank_that_gets_no_batch_says_so(make_loader, caplog):
     """As a warning, with the rank: its loop will run zero times."""
-    with caplog.at_level(logging.INFO, "readers.loader"):
+    with caplog.at_level(logging.INFO, "readers.loader.make_loader"):
         make_loader(Numbers(2), 2, train=False, rank=2, world_size=3)
         make_loader(Numbers(2), 2, train=False, rank=1, world_size=3)
     first, second = caplog.records

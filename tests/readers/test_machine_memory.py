@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from readers import machine
-from readers.loader import LoaderConfig
+from readers.loader.make_loader import LoaderConfig
 
 
 @pytest.fixture
@@ -205,7 +205,9 @@ def test_loader_workers_fit_cores_and_ranks(monkeypatch, core_count, rank_count,
     monkeypatch.setattr(machine, "core_count", lambda: core_count)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(core_count)))
     monkeypatch.setattr(machine, "physical_core_count", lambda: core_count)
-    monkeypatch.setattr("readers.loader.physical_core_count", lambda: core_count, raising=False)
+    monkeypatch.setattr(
+        "readers.loader.make_loader.physical_core_count", lambda: core_count, raising=False
+    )
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(rank_count))
     assert machine.loader_worker_count() == expected
     assert LoaderConfig.tuned().workers == expected

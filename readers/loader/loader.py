@@ -13,20 +13,20 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Sampler, Subset
 
-from readers.contents import Contents
 from readers.dataset import LMDBDataset
-from readers.exposed import GivenBatchSampler, LoaderBatchSampler, LoaderSampler, is_exposed
-from readers.identity import identity_of_dataset
-from readers.loader_settings import is_same_setting, settled, unknown_setting
+from readers.loader.attributes import is_same_setting, settled, unknown_setting
+from readers.loader.contents import Contents
+from readers.loader.exposed import GivenBatchSampler, LoaderBatchSampler, LoaderSampler, is_exposed
+from readers.loader.identity import identity_of_dataset
+from readers.loader.served import MarkingCollate, in_range, marked, served
 from readers.orders.batching import Batches, GivenBatches, OrderBatches
 from readers.orders.buckets import BucketBatchSampler
 from readers.orders.order_sampler import OrderSampler
 from readers.orders.place import Run
-from readers.served import MarkingCollate, in_range, marked, served
 from readers.stats import LoaderStats
 
 if TYPE_CHECKING:
-    from readers.loader import LoaderConfig
+    from readers.loader.make_loader import LoaderConfig
 
 _END = object()
 
@@ -51,7 +51,7 @@ class Loader(DataLoader[Any]):
 
     Frameworks build loaders of their own from its attributes: `dataset`, `batch_sampler`,
     `sampler` and `collate_fn` are such that these have the same batches, with operations, epochs
-    and `valid`; see `readers.exposed` and `readers.served`.
+    and `valid`; see `readers.loader.exposed` and `readers.loader.served`.
 
     Args:
         dataset: Of samples.

@@ -10,15 +10,15 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset, Sampler
 
-from readers.contents import Contents
-from readers.engine_choice import EngineName, choose_engine, make_engine
-from readers.engine_loader import Engine, Loader
+from readers.loader.contents import Contents
+from readers.loader.engine_choice import EngineName, choose_engine, make_engine
+from readers.loader.loader import Engine, Loader
+from readers.loader.served import inner
 from readers.machine import loader_worker_count
 from readers.ops.operations import ImageOp
 from readers.orders.order_sampler import OrderSampler, Remainder
 from readers.orders.samplers import SequentialSampler, ShuffleSampler
 from readers.reading.collate import collate
-from readers.served import inner
 from readers.stats import LoaderStats
 
 _log = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ def make_loader(
 ) -> Loader:
     """A DataLoader over a dataset, with settings that fit this machine.
 
-    Its first log line (logger `readers.loader`, level INFO) says how many batches of what size
+    Its first log line (logger `readers.loader.make_loader`, level INFO) says how many batches of what size
     there are, which engine fills them, and why that one. A batch is the caller's to keep and to
     write to; but a child that is forked while one is held shares its memory with this process,
     where the memory is used again once the batch is let go of: clone it first.

@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args
 from torch.utils.data import Dataset
 
 from readers.dataset import LMDBDataset
-from readers.engine_loader import Engine
 from readers.engines.processes import ProcessEngine
 from readers.engines.threads import DirectEngine, ThreadEngine
+from readers.loader.loader import Engine
 from readers.ops.operations import ImageOp
 from readers.reading.filling import MapFiller, StoreFiller
 from readers.reading.joined import JoinedFiller

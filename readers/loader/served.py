@@ -21,8 +21,8 @@ from torch.utils.data import Dataset, get_worker_info
 
 from readers.chance.draws import SampleIndex, is_sent, split_draws, unsaid
 from readers.chance.global_seeds import seed_globals
-from readers.contents import Contents, Filler
 from readers.dataset import LMDBDataset
+from readers.loader.contents import Contents, Filler
 from readers.reading.filling import MapFiller
 from readers.reading.samples import GatheredSamples
 from readers.stats import Watch

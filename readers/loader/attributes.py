@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from readers.served import MarkingCollate
+from readers.loader.served import MarkingCollate
 
 _INSTEAD = {
     "collate_fn": "collate_fn=",

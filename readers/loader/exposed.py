@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import BatchSampler, DistributedSampler, Sampler
 
 from readers.chance.draws import SampleIndex, said
-from readers.cuts import Asking, who_asks
+from readers.loader.cuts import Asking, who_asks
 from readers.orders.batching import GivenBatches, OrderBatches
 from readers.orders.buckets import BucketBatchSampler
 from readers.orders.order_sampler import OrderSampler
