@@ -106,7 +106,8 @@ def build(
         overwrite: Replace a store at `out`, in one step once the new one is whole, and discard an
             unfinished build of other settings.
         update: Bring the store at `out` up to date with the raw data: make those shards anew whose
-            items changed, keep the others; see `packer.building.update`. Where there is none, build it.
+            items changed, keep the others; see `packer.building.update`. Where there is none,
+            build it.
         rehash: With `update`, read every raw file, rather than only those whose size or time of
             change is another.
         retry_rejects: With `update`, try rejects again, though their files are unchanged.

@@ -27,7 +27,8 @@ class RawFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 MEMBER_BYTES_MAX = 2**31 - 1
-"""No decoder takes a larger picture file. The build's own limit is far lower: `packer.files.sizes`."""
+"""No decoder takes a larger picture file. The build's own limit is far lower:
+`packer.files.sizes`."""
 
 
 class Member(msgspec.Struct, frozen=True, array_like=True):

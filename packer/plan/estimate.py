@@ -66,7 +66,7 @@ class Estimator:
 
     @functools.cached_property
     def _draws(self) -> NDArray[np.float64]:
-        """What decides under "proportion" whether an item is raw; see `packer.pictures.forms.form_of`."""
+        """What decides under "proportion" whether an item is raw; see `form_of`."""
         items = self._scan.items
         return np.fromiter((drawn(b"proportion", i.key) for i in items), np.float64, len(items))
 

@@ -19,9 +19,9 @@ CHANGED = "the file changed while the build ran; run the build again when it is 
 class Container(Protocol):
     """One file of many images.
 
-    Items come in the order in which they lie in the file, or from a spool (`packer.building.spooling`), so
-    that a container that cannot jump reads forward once. It goes back by starting over. What it
-    gives for an item does not depend on the items before.
+    Items come in the order in which they lie in the file, or from a spool
+    (`packer.building.spooling`), so that a container that cannot jump reads forward once. It goes
+    back by starting over. What it gives for an item does not depend on the items before.
     """
 
     def read(self, item: RawItem) -> bytes | NDArray[np.uint8]:

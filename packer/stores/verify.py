@@ -137,8 +137,8 @@ def verify(
             of numbers. "records" also reads every byte: the digest of each file, the checksum of
             each record, and the index against the records and against LMDB's own look-ups. "full"
             also decodes every field of every sample, and looks every key up.
-        against: Raw data that the store is to match; see `packer.stores.against`. Under "quick" it is
-            scanned, else each item is prepared again.
+        against: Raw data that the store is to match; see `packer.stores.against`. Under "quick"
+            it is scanned, else each item is prepared again.
         root: Folder that the paths are relative to, where the raw data is a list that was built
             with one.
         worker_count: Threads. None takes the cores of this job.

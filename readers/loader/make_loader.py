@@ -21,7 +21,7 @@ from readers.orders.samplers import SequentialSampler, ShuffleSampler
 from readers.reading.collate import collate
 from readers.stats import LoaderStats
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("readers.loader")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +127,7 @@ def make_loader(
 ) -> Loader:
     """A DataLoader over a dataset, with settings that fit this machine.
 
-    Its first log line (logger `readers.loader.make_loader`, level INFO) says how many batches of what size
+    Its first log line (logger `readers.loader`, level INFO) says how many batches of what size
     there are, which engine fills them, and why that one. A batch is the caller's to keep and to
     write to; but a child that is forked while one is held shares its memory with this process,
     where the memory is used again once the batch is let go of: clone it first.

@@ -54,7 +54,7 @@ class ShuffleSampler(OrderSampler):
 class BlockShuffleSampler(OrderSampler):
     """All samples, each once, in blocks of neighbours, for stores larger than memory.
 
-    Blocks come in random order, and all samples of some blocks are mixed; see `readers.orders.blocks`.
+    Blocks come in random order, and all samples of some blocks are mixed; see `orders.blocks`.
     What is read at a time is `window` x `lanes` blocks. It pays where each read has its price, as
     on a file server: 64 batches of 256 lie in some pieces instead of in 16,115. From a local SSD
     an exact shuffle is as fast. It mixes less where neighbours are alike. Of 1000 classes of 1000

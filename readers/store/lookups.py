@@ -1,8 +1,8 @@
 """LMDB's own look-ups in the shards of a store, by a process that may die of them.
 
 Its argument is the store; it is given numbers of shards on stdin, a line each, and answers with a
-line of JSON: null, or what is wrong. It is here, and not beside `packer.stores.lmdb_children` which starts
-it, so that it loads nothing that building needs.
+line of JSON: null, or what is wrong. It is here, and not beside
+`packer.stores.lmdb_children` which starts it, so that it loads nothing that building needs.
 """
 
 from __future__ import annotations

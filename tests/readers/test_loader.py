@@ -182,7 +182,7 @@ def test_its_first_line_of_log_says_how_many_batches_there_are(
 ):
     """Who reads the log of a run sees what an epoch was."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with caplog.at_level(logging.INFO, "readers.loader.make_loader"):
+    with caplog.at_level(logging.INFO, "readers.loader"):
         make_loader(dataset, batch_size, train=train, workers=0)
     why = " (key differ in size between samples)"
     assert [record.getMessage() for record in caplog.records] == [text + why]
@@ -475,7 +475,7 @@ def test_the_engine_is_the_one_that_fits_and_the_log_says_why(
 ):
     """Threads where a batch is one native call, processes where Python looks at each sample."""
     dataset = LMDBDataset(shapes.path, fields=fields, transform=settings.pop("transform", None))
-    with caplog.at_level(logging.INFO, "readers.loader.make_loader"):
+    with caplog.at_level(logging.INFO, "readers.loader"):
         loader = make_loader(dataset, 4, train=True, workers=1, **settings)
     kind = {"thread": ThreadEngine, "process": ProcessEngine}[engine]
     assert type(loader.engine) is kind

@@ -132,7 +132,7 @@ def test_evaluation_has_each_sample_once_over_all_ranks(make_loader):
 
 def test_a_rank_that_gets_no_batch_says_so(make_loader, caplog):
     """As a warning, with the rank: its loop will run zero times."""
-    with caplog.at_level(logging.INFO, "readers.loader.make_loader"):
+    with caplog.at_level(logging.INFO, "readers.loader"):
         make_loader(Numbers(2), 2, train=False, rank=2, world_size=3)
         make_loader(Numbers(2), 2, train=False, rank=1, world_size=3)
     first, second = caplog.records

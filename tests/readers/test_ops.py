@@ -14,8 +14,8 @@ from readers.ops import (
     RandomFlip,
     RandomResizedCrop,
     Resize,
-    height_width,
 )
+from readers.ops.operations import height_width
 
 SIZE_OPS = [RandomResizedCrop, CenterCrop, Resize, Letterbox]
 

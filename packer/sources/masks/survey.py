@@ -1,7 +1,8 @@
 """A look into some of the masks: whether they hold values or colours, and which field that makes.
 
 This is the one place where a source reads pixels: names do not tell a mask of values from a painted
-one. What is decided here is checked on every single mask when it is packed (`packer.pictures.masks`).
+one. What is decided here is checked on every single mask when it is packed
+(`packer.pictures.masks`).
 """
 
 from __future__ import annotations
