@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import msgspec
 
 from packer.errors import SourceError
 from packer.files.sizes import picture_bytes_max
@@ -29,13 +26,13 @@ from packer.raw.read_ahead import Files, ReadAhead
 from packer.recipe import Recipe
 from packer.sources import SOURCES, SourceOptions, scan_source
 from packer.stores.keys import key_text, store_keys
-from packer.stores.reject_list import reject_lines
 from packer.stores.sample_compare import differing_fields
 from packer.threads import map_threads
-from readers.store.errors import CodecError, ImageError, ManifestError, StoreError
+from readers.store.errors import CodecError, ImageError, ManifestError
 from readers.store.manifest import Manifest
 from readers.store.reader import StoreReader
 from readers.store.record import RecordLayout, RecordReader, pack_record
+from readers.store.rejects import read_rejects
 from readers.store.schema import Schema
 
 _ITEMS_AT_ONCE = 128
@@ -184,16 +181,8 @@ def _version_notes(manifest: Manifest) -> list[str]:
 
 
 def _rejected_keys(store: StoreReader) -> set[bytes]:
-    """Keys of raw items that the build could not pack."""
-    keys = set()
-    for line in reject_lines(store.path):
-        try:
-            reject = msgspec.convert(json.loads(line), dict[str, str])
-        except (ValueError, RecursionError, msgspec.ValidationError):
-            raise StoreError(f"{store.path}: its reject list holds {line[:80]!r}.") from None
-        if "kind" not in reject:
-            keys.add(reject.get("key", "").encode("utf-8", "surrogateescape"))
-    return keys
+    """Keys of the raw items that the store has rejected."""
+    return {line.key_bytes for line in read_rejects(store.path) if line.is_item}
 
 
 def _digest_differences(manifest: Manifest, scan: Scan, recipe: Recipe) -> list[str]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packer.errors import BuildError
-from packer.stores.keys import KEY_FIELD, key_bytes, key_reader, key_text, store_keys
-from packer.stores.reject_list import reject_lines
+from packer.stores.keys import key_bytes, key_reader, key_text, store_keys
 from packer.stores.repack import Part, RepackReport, repack
 from packer.stores.rewrite import Rewriter
 from packer.stores.sample_compare import counts_names, positions_in
@@ -33,6 +32,7 @@ from readers.store.manifest import (
     manifest_bytes,
 )
 from readers.store.reader import StoreReader, open_store
+from readers.store.rejects import RejectLine, read_rejects, rejects_bytes
 from readers.store.schema import Field, Schema
 
 MERGE_FORMAT = "merge"
@@ -112,7 +112,7 @@ def merge(
         schema,
         facts,
         lambda reports: _manifest(joined, schema, reports),
-        b"".join(line for each in joined for line in each.rejects()),
+        rejects_bytes(line for each in joined for line in each.rejects()),
         overwrite=overwrite,
         links=links,
         scratch=scratch,
@@ -278,22 +278,11 @@ class _Joined:
             for number in range(len(self.store.manifest.shards))
         ]
 
-    def rejects(self) -> list[bytes]:
+    def rejects(self) -> Iterator[RejectLine]:
         """Its reject list, with the keys that it would have had here."""
-        lines = []
-        for line in reject_lines(self.store.path):
-            if self.prefix:
-                try:
-                    reject = json.loads(line)
-                    reject[KEY_FIELD] = key_text(self.prefix) + reject[KEY_FIELD]
-                except (ValueError, RecursionError, KeyError, TypeError) as error:
-                    raise StoreError(
-                        f"{self.store.path}: its reject list holds {line[:80]!r}, expected a JSON "
-                        "object with a key; copy the store again."
-                    ) from error
-                line = json.dumps(reject).encode("ascii")
-            lines.append(line + b"\n")
-        return lines
+        for line in read_rejects(self.store.path):
+            key = key_text(self.prefix) + line.key if line.key else ""
+            yield msgspec.structs.replace(line, key=key)
 
 
 # --- the account ----------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ import numpy as np
 from packer.stores.against import compare_with_raw
 from packer.stores.keys import KEY_FIELD, key_bytes
 from packer.stores.lmdb_children import LmdbChildren
-from packer.stores.reject_list import reject_lines
 from packer.threads import map_threads
 from packer.wording import count_text
 from readers.machine import core_count
@@ -23,6 +22,7 @@ from readers.store.layout import MANIFEST_NAME, REJECTS_NAME
 from readers.store.manifest import digest_problem
 from readers.store.reader import StoreReader, open_store
 from readers.store.record import RecordLayout, RecordReader
+from readers.store.rejects import item_count, read_rejects
 from readers.store.shard import file_sha256
 from readers.store.shard_reader import ShardReader
 
@@ -432,12 +432,12 @@ def _count_problems(store: StoreReader, *, is_readable: bool) -> Iterator[str]:
         yield f"{place}: found_count {source.found_count}, but {accounted} are accounted for"
     try:
         # A line may also be about an annotation of a sample, or a part of one.
-        item_count = sum(b'"kind": "' not in line for line in reject_lines(store.path))
+        listed = item_count(read_rejects(store.path))
     except StoreError as error:
         yield str(error)
         return
-    if item_count != source.reject_count:
+    if listed != source.reject_count:
         yield (
-            f"{store.path / REJECTS_NAME}: {item_count} lines, but the manifest says "
+            f"{store.path / REJECTS_NAME}: {listed} raw items, but the manifest says "
             f"{source.reject_count} rejects"
         )

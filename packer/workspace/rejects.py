@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from packer.items.raw_item import Reject
 from readers.store.manifest import write_synced
+from readers.store.rejects import RejectLine, rejects_bytes
 
 _SHOWN_COUNT = 1000
 
@@ -79,23 +79,24 @@ class Rejects:
         return sum(bool(reject.part) for reject in self.annotations)
 
 
-def write_rejects(path: Path, rejects: Rejects) -> None:
-    """Write the list, one JSON object a line: key, path, reason, and a kind for annotations.
-
-    The kind is "annotation"; or "part", with the name of the part, where the rest was packed.
-    """
-    lines = [
-        json.dumps({"key": os.fsdecode(r.key), "path": r.path, "reason": r.reason, **extra}) + "\n"
-        for r, extra in (
-            *((reject, {}) for reject in rejects.items),
-            *((reject, _kind(reject)) for reject in rejects.annotations),
+def reject_list_bytes(rejects: Rejects) -> bytes:
+    """The list as a store keeps it; see `readers.store.rejects`."""
+    return rejects_bytes(
+        RejectLine(
+            key=os.fsdecode(reject.key),
+            path=reject.path,
+            reason=reject.reason,
+            kind=kind if not reject.part else "part",
+            part=reject.part,
         )
-    ]
-    write_synced(path, "".join(lines).encode("ascii"))
+        for kind, part in (("", rejects.items), ("annotation", rejects.annotations))
+        for reject in part
+    )
 
 
-def _kind(reject: Reject) -> dict[str, str]:
-    return {"kind": "part", "part": reject.part} if reject.part else {"kind": "annotation"}
+def write_rejects(path: Path, rejects: Rejects) -> None:
+    """Write the list to a file, whole or not at all."""
+    write_synced(path, reject_list_bytes(rejects))
 
 
 def describe_rejects(rejects: Rejects, path: Path) -> str:

@@ -162,7 +162,7 @@ def test_a_manifest_that_contradicts_its_shards_is_found(copy):
         (more_of_a_class, "class_counts [4, 4, 5], but the labels count [4, 4, 4]"),
         (another_name, "its classes are not the names of the field 'label'"),
         (less_found, "found_count 11, but 12 are accounted for"),
-        (more_rejects, "rejects.jsonl: 0 lines, but the manifest says 1 rejects"),
+        (more_rejects, "rejects.jsonl: 0 raw items, but the manifest says 1 rejects"),
     ]:
         change_manifest(copy, change)
         (problem,) = verify(copy, level="quick").problems
@@ -309,7 +309,7 @@ def test_a_reject_list_that_is_none_is_refused_at_once(make, copy, tmp_path):
     assert problem.startswith(f"{path}: ")
     assert {
         "gone": "No such file or directory", "link": "Too many levels of symbolic links",
-        "pipe": "it is no plain file", "long": "a line of over 1048576 bytes",
+        "pipe": "it is not a plain file", "long": "a line of over 1048576 bytes",
     }[make] in problem  # fmt: skip
 
 
