@@ -12,7 +12,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from packer.building.build import Step as Step
     from packer.building.build import build as build
     from packer.errors import BuildError as BuildError
     from packer.recipe import Recipe as Recipe
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from packer.stores.subset import subset as subset
     from packer.stores.verify import VerifyReport as VerifyReport
     from packer.stores.verify import verify as verify
+    from packer.workspace.step import Step as Step
 
 _HOMES = {
     "BuildError": "packer.errors",
@@ -33,7 +33,7 @@ _HOMES = {
     "Recipe": "packer.recipe",
     "RepackReport": "packer.stores.repack",
     "SourceOptions": "packer.sources",
-    "Step": "packer.building.build",
+    "Step": "packer.workspace.step",
     "VerifyReport": "packer.stores.verify",
     "build": "packer.building.build",
     "diff": "packer.stores.diff",

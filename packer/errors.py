@@ -15,6 +15,11 @@ BuildError
 
 from __future__ import annotations
 
+import errno
+
+NO_SPACE_ERRNOS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+"""What the system answers where a disk, a quota or a limit on file sizes is full."""
+
 
 class BuildError(Exception):
     """A build cannot be done. The parent of every error of a build."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from packer.sources.walk import readable_path
 from packer.wording import count_text, names_text, size_text
 from packer.workspace.folder import Workspace
 from packer.workspace.scratch import member_spool_folder, spool_base
+from packer.workspace.space import missing_room
 from readers.store.errors import ImageError
 
 
@@ -170,21 +170,28 @@ def _check_space(
     jumped: dict[bytes, list[int]],
 ) -> None:
     base = spool_base(workspace, scratch)
-    spool = _spool_bytes(plan, jumped)
-    need, free = spool, shutil.disk_usage(base).free
+    need = spool = _spool_bytes(plan, jumped)
     beside = ""
     if os.stat(base).st_dev == os.stat(workspace.folder).st_dev:
         sizes = [plan.record_bytes[slice(*plan.cuts[number])] for number in numbers]
         store = store_bytes(np.concatenate(sizes))
         need += store
         beside = f", beside {store:,} of the store"
-    if need > free:
-        raise NoSpaceError(
-            f"{base}: {_these(jumped)} can only be read forward, so to store the images in another "
-            f"order they are copied first. That takes {spool:,} bytes there{beside}; its disk has "
-            f"{free:,} free. Free some, name a folder on another disk with --scratch, or leave out "
-            "--shuffle: training shuffles as it reads."
-        )
+    reason = missing_room(
+        base,
+        need,
+        folder=base,
+        what=(
+            f"{_these(jumped)} can only be read forward, so to store the images in another order "
+            f"they are copied first. That takes {spool:,} bytes there{beside}"
+        ),
+        remedy=lambda free: (
+            "Free some, name a folder on another disk with --scratch, or leave out --shuffle: "
+            "training shuffles as it reads."
+        ),
+    )
+    if reason is not None:
+        raise NoSpaceError(reason)
 
 
 def _these(jumped: dict[bytes, list[int]]) -> str:

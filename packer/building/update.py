@@ -21,12 +21,12 @@ import msgspec
 
 from packer.files.sizes import picture_bytes_max
 from packer.items.raw_item import RawFile, RawItem
-from packer.plan.shards import BuildPlan, cut_items, facts_that_differ
+from packer.plan.shards import BuildPlan, cut_items
 from packer.raw.read_ahead import DIGEST_BYTES, content_digest, files_of, image_file, read_files
 from packer.wording import count_text
 from packer.workspace.folder import TaskReport, Workspace
+from packer.workspace.unfinished import facts_that_differ
 from readers.store.layout import UPDATE_CACHE_NAME, shard_name
-from readers.store.manifest import write_synced
 
 _CACHE_VERSION = 1
 _NOT_READ = bytes(DIGEST_BYTES)
@@ -155,8 +155,8 @@ def seed_workspace(workspace: Workspace, out: Path, kept: dict[int, TaskReport])
         workspace.write_report(number, report)
 
 
-def write_update_cache(folder: Path, plan: BuildPlan, reports: Sequence[TaskReport]) -> None:
-    """Leave what the next update needs in a store that is about to be published."""
+def update_cache_bytes(plan: BuildPlan, reports: Sequence[TaskReport]) -> bytes:
+    """What the next update needs, as a store keeps it beside its shards."""
     shards = []
     for (first, end), report in zip(plan.cuts, reports, strict=True):
         items = plan.scan.items[first:end]
@@ -170,7 +170,7 @@ def write_update_cache(folder: Path, plan: BuildPlan, reports: Sequence[TaskRepo
             )
         )
     cache = UpdateCache(_CACHE_VERSION, _settings(plan), shards)
-    write_synced(folder / UPDATE_CACHE_NAME, msgspec.msgpack.encode(cache))
+    return msgspec.msgpack.encode(cache)
 
 
 def _read_cache(out: Path) -> UpdateCache | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from packer.building.build import Step, build, check_replacement
+from packer.building.build import build, check_replacement
 from packer.cli import Terminated, printable
 from packer.cli.options import (
     RECIPE_OPTIONS,
@@ -20,6 +20,7 @@ from packer.cli.options import (
 from packer.recipe import Recipe
 from packer.workspace.folder import Workspace
 from packer.workspace.rejects import reject_count_max
+from packer.workspace.step import Step
 
 
 @click.command("build")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from packer.doctor.need import Need
 from packer.doctor.page_cache import Residency
 from packer.wording import count_text, size_text, time_text
 from packer.workspace.folder import Workspace
+from packer.workspace.lock import holder_of
 from readers.machine import Memory
 from readers.store.errors import CodecError, ImageError, ShardError, StoreError
 from readers.store.layout import BUILDING_SUFFIX, MANIFEST_NAME, shard_name
@@ -175,32 +175,18 @@ def _why_no_manifest(path: Path, error: Exception) -> tuple[str, str]:
     again = f"run the same command again, it goes on where it stopped: packer build RAW {path}"
     if not workspace.folder.is_dir():
         return str(error), f"copy the store again, or build it: packer build RAW {path}"
-    finished, planned = (_entry_count(workspace.folder / name) for name in ("reports", "tasks"))
+    try:
+        finished, planned = workspace.counts()
+    except OSError:  # Somebody else's folder, perhaps.
+        finished, planned = 0, 0
     state = f"{finished} of {count_text(planned, 'shard')} finished"
-    host, number = _lock_holder(workspace.folder / "lock")
-    if host == socket.gethostname() and Path("/proc", number).exists():
-        return f"{path}: a build is at work (pid {number}), {state}", "wait for it to finish"
+    holder = holder_of(workspace)
+    if holder.is_alive:
+        return f"{path}: a build is at work (pid {holder.pid}), {state}", "wait for it to finish"
     # A process of another host may be alive or not.
-    elsewhere = host not in ("", socket.gethostname())
-    hint = f", or is at work still (host {host}, pid {number})" if elsewhere else ""
+    elsewhere = holder.host and not holder.is_here
+    hint = f", or is at work still (host {holder.host}, pid {holder.pid})" if elsewhere else ""
     return f"{path}: its build did not finish{hint}, {state}", again
-
-
-def _lock_holder(lock: Path) -> tuple[str, str]:
-    """(host, process) that a build's lock names; two empty texts when it names none."""
-    try:
-        text = lock.read_text(errors="replace").strip()
-    except OSError:
-        return "", ""
-    host, _, number = text.removeprefix("host ").partition(", pid ")
-    return (host, number) if number.isdecimal() else ("", "")
-
-
-def _entry_count(folder: Path) -> int:
-    try:
-        return sum(not name.endswith(".partial") for name in os.listdir(folder))
-    except OSError:
-        return 0
 
 
 def _check_sizes(path: Path, manifest: Manifest) -> list[Path]:

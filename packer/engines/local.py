@@ -10,11 +10,12 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from packer.engines.deaths import Death, Deaths
+from packer.engines.engine import OnNotice, OnProgress
 from packer.engines.worker import POSITION_BYTES
 from packer.errors import RejectedItemError, WorkerError
 from packer.workspace.folder import Workspace
@@ -41,8 +42,8 @@ def map_tasks(
     numbers: Sequence[int],
     scratch: Path,
     worker_count: int,
-    on_progress: Callable[[int, int | None], None],
-    on_notice: Callable[[str], None] = lambda text: None,
+    on_progress: OnProgress,
+    on_notice: OnNotice,
 ) -> None:
     """Have shards made until all are, or one cannot be.
 
@@ -120,7 +121,7 @@ def _handle(
     message: dict[str, Any],
     worker: _Worker,
     workspace: Workspace,
-    on_progress: Callable[[int, int | None], None],
+    on_progress: OnProgress,
 ) -> None:
     if "done" in message:
         on_progress(message["done"] - worker.done, None)
@@ -143,6 +144,43 @@ def _error(message: dict[str, Any]) -> Exception:
     if message["kind"] == "system":
         return OSError(message["errno"], text, message["file"] or f"shard {message['failed']}")
     return WorkerError(f"shard {message['failed']}: {text}")
+
+
+class LocalEngine:
+    """Shard tasks in processes of this machine: the `Engine` that needs no other library.
+
+    Args:
+        workspace: The build's workspace; it need not be there before `map`.
+        worker_count: Build workers at once; no more than there are shards are started.
+
+    Attributes:
+        workspace: The same.
+    """
+
+    def __init__(self, workspace: Workspace, worker_count: int) -> None:
+        self.workspace = workspace
+        self._crew = Crew(workspace)
+        self._worker_count = worker_count
+
+    def start_ahead(self) -> None:
+        """Start one build worker before it is known what there is to do."""
+        self._crew.start_ahead()
+
+    def map(
+        self, numbers: Sequence[int], scratch: Path, on_progress: OnProgress, on_notice: OnNotice
+    ) -> None:
+        """Have shards made; see `Engine.map` and `map_tasks`."""
+        map_tasks(self._crew, numbers, scratch, self._worker_count, on_progress, on_notice)
+
+    def stop(self) -> None:
+        """End all build workers, whatever they are doing."""
+        self._crew.stop()
+
+    def __enter__(self) -> LocalEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
 
 class Crew:

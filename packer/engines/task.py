@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -22,8 +20,8 @@ from packer.raw.read_ahead import Files, ReadAhead, content_digest
 from packer.recipe import Recipe
 from packer.sources.walk import item_place
 from packer.workspace.folder import TaskReport, Workspace
+from packer.workspace.place import move_into_place
 from readers.store.errors import CodecError, ImageError
-from readers.store.manifest import sync_folder
 from readers.store.record import RecordLayout
 from readers.store.schema import Schema
 from readers.store.shard import ShardWriter
@@ -90,7 +88,7 @@ def build_shard(
         writer.abort()
         raise
     if report.shard is not None:
-        _move(path, workspace.store / path.name)
+        move_into_place(path, workspace.store / path.name)
     workspace.write_report(number, report)
     return report
 
@@ -135,18 +133,3 @@ def _add(
     if image.extra_frame_count:
         report.extra_frame_counts[item.path] = image.extra_frame_count
     return None
-
-
-def _move(path: Path, final: Path) -> None:
-    """Put a sealed shard in place: a rename, or a copy that is synced before it has its name."""
-    try:
-        os.replace(path, final)
-    except OSError:
-        aside = final.with_name(final.name + ".partial")
-        with open(path, "rb") as source, open(aside, "wb") as copy:
-            shutil.copyfileobj(source, copy, 2**24)
-            copy.flush()
-            os.fsync(copy.fileno())
-        os.replace(aside, final)
-        path.unlink()
-    sync_folder(final.parent)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import errno
 import faulthandler
 import json
 import os
@@ -34,7 +33,6 @@ from packer.workspace.folder import Workspace
 from readers.store.child_process import end_with_parent
 
 _PROGRESS_S = 0.1
-NO_SPACE = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 POSITION_BYTES = 8
 NO_MEMORY_STATUS = 12
 LOG_BYTES_MAX = 2**18

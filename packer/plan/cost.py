@@ -29,6 +29,7 @@ from packer.recipe import LOSSY_POLICIES, ImagePolicy, Recipe
 from packer.slow_storage import THREAD_COUNT
 from packer.sources import SourceOptions, scan_source
 from packer.wording import size_text, time_text
+from packer.workspace.space import missing_room
 from readers.machine import core_count, memory
 from readers.store.pictures.decode import decode_image
 from readers.store.pictures.image_header import read_header
@@ -224,14 +225,17 @@ def missing_space(byte_count: int, out: Path) -> str | None:
         byte_count: Its size by estimate.
         out: Where it is to be; the folder above it exists.
     """
-    need, free = int(byte_count * SPACE_MARGIN), shutil.disk_usage(out.parent).free
-    if need <= free:
-        return None
-    return (
-        f"{out}: the store will take about {need:,} bytes, and its disk has {free:,} free. Free "
-        f"some, build to another disk, or make it smaller: --target-size "
-        f"{int(free / SPACE_MARGIN)} chooses how, --image jpeg takes a tenth of raw pixels, --size "
-        "or --max-side take fewer; packer plan shows them all."
+    need = int(byte_count * SPACE_MARGIN)
+    return missing_room(
+        out,
+        need,
+        folder=out.parent,
+        what=f"the store will take about {need:,} bytes",
+        remedy=lambda free: (
+            "Free some, build to another disk, or make it smaller: --target-size "
+            f"{int(free / SPACE_MARGIN)} chooses how, --image jpeg takes a tenth of raw pixels, "
+            "--size or --max-side take fewer; packer plan shows them all."
+        ),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -183,23 +182,3 @@ def _digests(items: Sequence[RawItem]) -> tuple[str, str]:
         times = {name: (file.path, file.mtime_ns) for name, file in item.masks.items()}
         state.update(encoder.encode((item.path, item.mtime_ns, item.member, times)))
     return state.hexdigest(), source.hexdigest()
-
-
-def facts_that_differ(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
-    """What is not the same in two builds' facts, in words."""
-    differences = []
-    for name, value in ours.items():
-        other = theirs.get(name)
-        if json.loads(json.dumps(value)) == other:
-            continue
-        if name in ("recipe", "library versions") and isinstance(other, dict):
-            differences += [
-                f"{key} was {other.get(key)!r} and is {value.get(key)!r}"
-                for key in sorted({*value, *other})
-                if value.get(key) != other.get(key)
-            ]
-        elif name == "format":
-            differences.append(f"format was {other} and is {value}")
-        else:
-            differences.append(f"the {name} changed")
-    return differences

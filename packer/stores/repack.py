@@ -6,13 +6,10 @@ interrupted, and nothing exists at the target until the store is whole.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
-import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,37 +18,27 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.engines.worker import NO_SPACE
 from packer.errors import BuildError, NoSpaceError
-from packer.plan.shards import facts_that_differ
 from packer.report import class_counts, content_sha256
 from packer.stores.keys import KEY_FIELD, key_bytes
 from packer.stores.rewrite import Rewriter
 from packer.threads import map_threads
 from packer.wording import count_text
-from packer.workspace.folder import TargetLock, TaskReport, Workspace
-from packer.workspace.publish import check_target, publish_folder
+from packer.workspace.folder import TaskReport, Workspace
+from packer.workspace.lock import TargetLock
+from packer.workspace.place import copy_into_place, move_into_place
+from packer.workspace.publish import check_target, publish
 from packer.workspace.scratch import scratch_folder
-from packer.workspace.unfinished import goes_on
+from packer.workspace.space import disk_named, missing_room
+from packer.workspace.unfinished import goes_on, is_published
 from readers.store.errors import CodecError, ShardError
-from readers.store.layout import MANIFEST_NAME, REJECTS_NAME, shard_name
-from readers.store.manifest import (
-    Manifest,
-    ShardInfo,
-    manifest_bytes,
-    publish_manifest,
-    read_manifest,
-    sync_folder,
-    write_synced,
-)
+from readers.store.layout import REJECTS_NAME, shard_name
+from readers.store.manifest import Manifest, ShardInfo, read_manifest, sync_folder
 from readers.store.reader import StoreReader
 from readers.store.record import RecordLayout, RecordReader
 from readers.store.schema import Schema
 from readers.store.shard import ShardWriter
 from readers.store.shard_reader import open_shard_file
-
-_COPY_BYTES = 2**26
-_FICLONE = 0x40049409  # <linux/fs.h>: the copy shares the blocks of the file until one is written.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,26 +161,25 @@ def repack(
         TargetBusyError: Another build is writing there.
         BuildMismatchError: Another unfinished build is in the way.
         NoSpaceError: A disk is full.
+        DiskError: A disk or a file server fails.
         BuildError: A shard cannot be linked.
         StoreError: A sample is damaged.
     """
     started = time.monotonic()
     workspace = Workspace.of(out)
-    check_target(out, overwrite=overwrite)
-    with TargetLock(workspace, out), _space_named(out):
-        if _is_published(workspace, out, facts):
+    if not workspace.folder.exists():
+        check_target(out, overwrite=overwrite)
+    size = sum(part.byte_count for part in parts)
+    with disk_named(out, size), TargetLock(workspace, out):
+        if is_published(workspace, out, facts):
             workspace.remove()
         else:
-            _begin(workspace, out, parts, facts, overwrite=overwrite, links=links)
+            with workspace.removed_unless_begun():
+                _begin(workspace, out, parts, facts, overwrite=overwrite, links=links)
             with scratch_folder(workspace, scratch) as folder:
                 work = _Work(workspace, folder, schema, links, on_progress)
                 reports = list(map_threads(work.make, enumerate(parts), thread_count, work.stop))
-            manifest = account(reports)
-            write_synced(workspace.store / REJECTS_NAME, rejects)
-            write_synced(workspace.folder / MANIFEST_NAME, manifest_bytes(manifest))
-            publish_manifest(workspace.store, manifest)
-            publish_folder(workspace.store, out)
-            workspace.remove()
+            publish(workspace, out, account(reports), {REJECTS_NAME: rejects})
     return _report(out, parts, started)
 
 
@@ -207,52 +193,24 @@ def _begin(
     links: bool,
 ) -> None:
     """Begin, or go on with what an interrupted call has left."""
-    if goes_on(workspace, facts, out, overwrite=overwrite):
-        return
-    try:
+    check_target(out, overwrite=overwrite)
+    if not goes_on(workspace, facts, out, overwrite=overwrite):
         _check_space(out, parts, links=links)
         workspace.begin([], facts)
-    except BaseException:  # A signal as well: what was not begun leaves nothing behind.
-        if workspace.read_facts() is None:
-            workspace.remove()
-        raise
 
 
 def _check_space(out: Path, parts: Sequence[Part], *, links: bool) -> None:
-    need = sum(part.byte_count for part in parts if not (links and part.indices is None))
-    free = shutil.disk_usage(out.parent).free
     # Shared blocks take no room, but whether they can be shared shows only when it is tried.
-    if need > free:
-        raise NoSpaceError(
-            f"{out}: the store will take about {need:,} bytes, and its disk has {free:,} free. "
-            "Free some, write to another disk, or keep shards as links: --link."
-        )
-
-
-@contextlib.contextmanager
-def _space_named(out: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in NO_SPACE:
-            raise
-        raise NoSpaceError(
-            f"{out}: {error.filename or 'a file'}: {error.strerror}. Free some, then run the same "
-            "command: finished shards are kept."
-        ) from error
-
-
-def _is_published(workspace: Workspace, out: Path, facts: dict[str, Any]) -> bool:
-    """Whether a call that died at the very end has published this store already."""
-    found = workspace.read_facts()
-    if found is None or facts_that_differ(facts, found):
-        return False
-    try:
-        ours = (workspace.folder / MANIFEST_NAME).read_bytes()
-        waits = (workspace.store / MANIFEST_NAME).exists()
-        return not waits and ours == (out / MANIFEST_NAME).read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+    need = sum(part.byte_count for part in parts if not (links and part.indices is None))
+    reason = missing_room(
+        out,
+        need,
+        folder=out.parent,
+        what=f"the store will take about {need:,} bytes",
+        remedy=lambda free: "Free some, write to another disk, or keep shards as links: --link.",
+    )
+    if reason is not None:
+        raise NoSpaceError(reason)
 
 
 def _report(out: Path, parts: Sequence[Part], started: float) -> RepackReport:
@@ -321,12 +279,9 @@ class _Work:
             if self._links:
                 _link(source, final)
             else:
-                aside = final.with_name(final.name + ".partial")
-                _copy(descriptor, aside, self._check_stopped)
-                os.replace(aside, final)
+                copy_into_place(descriptor, final, self._check_stopped)
         finally:
             os.close(descriptor)
-        sync_folder(final.parent)
         return msgspec.structs.replace(info, file=final.name)
 
     def _write(self, part: Part, indices: NDArray[np.int64], number: int) -> TaskReport:
@@ -353,16 +308,7 @@ class _Work:
         except BaseException:
             writer.abort()
             raise
-        final = self._workspace.store / path.name
-        try:
-            os.replace(path, final)
-        except OSError:
-            aside = final.with_name(final.name + ".partial")
-            with open(path, "rb") as source:
-                _copy(source.fileno(), aside, self._check_stopped)
-            os.replace(aside, final)
-            path.unlink()
-        sync_folder(final.parent)
+        move_into_place(path, self._workspace.store / path.name, self._check_stopped)
         return report
 
 
@@ -401,15 +347,4 @@ def _link(source: Path, final: Path) -> None:
             f"{source}: cannot be linked to {final}: {error.strerror}. A link needs both on one "
             "file system that knows links; leave --link out to copy."
         ) from error
-
-
-def _copy(descriptor: int, path: Path, check_stopped: Callable[[], None]) -> None:
-    """Copy a file, sharing its blocks where the file system can, and sync it."""
-    with open(path, "wb") as copy:
-        try:
-            fcntl.ioctl(copy.fileno(), _FICLONE, descriptor)
-        except OSError:
-            os.lseek(descriptor, 0, os.SEEK_SET)
-            while os.sendfile(copy.fileno(), descriptor, None, _COPY_BYTES):
-                check_stopped()
-        os.fsync(copy.fileno())
+    sync_folder(final.parent)

@@ -14,20 +14,16 @@ Every file appears whole, under its final name, or not at all.
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import json
 import os
 import shutil
-import socket
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from packer.errors import BuildError, TargetBusyError
 from packer.items.raw_item import RawItem, Reject
 from packer.pictures.statistics import Tally
 from packer.wording import count_text
@@ -174,18 +170,20 @@ class Workspace:
             return None
         return report
 
+    def counts(self) -> tuple[int, int]:
+        """(shards that are finished, shards in all), by names alone: neither is opened."""
+        return _number_count(self.folder / "reports"), _number_count(self.folder / "tasks")
+
     def describe_kept(self) -> str:
         """What a build that is stopped now leaves, and how to go on."""
         try:
             if self.read_facts() is None:
                 return "No shard was begun and nothing is left behind: run the same command again."
-            task_count = len(os.listdir(self.folder / "tasks"))
-            # By name alone: opening each of ten thousand would keep who stops the build waiting.
-            kept_count = sum(name.isdigit() for name in os.listdir(self.folder / "reports"))
+            finished, planned = self.counts()
         except OSError:  # It may be stopped because its disk is gone.
             return "Finished shards are kept: run the same command to go on."
         return (
-            f"{kept_count:,} of {count_text(task_count, 'shard')} finished and kept: run the same "
+            f"{finished:,} of {count_text(planned, 'shard')} finished and kept: run the same "
             "command to go on."
         )
 
@@ -203,6 +201,23 @@ class Workspace:
         """Have the next build begin anew, whatever its settings; the reject list stays."""
         (self.folder / "plan.json").unlink(missing_ok=True)
 
+    @contextlib.contextmanager
+    def removed_unless_begun(self) -> Iterator[None]:
+        """Remove everything when the context fails before a build has begun here.
+
+        A signal as well: what was not begun leaves nothing behind.
+        """
+        try:
+            yield
+        except BaseException:
+            self.remove_unless_begun()
+            raise
+
+    def remove_unless_begun(self) -> None:
+        """Remove everything, unless there is an unfinished build."""
+        if self.read_facts() is None:
+            self.remove()
+
     def remove(self) -> None:
         """Remove everything. Killed on the way, what is left still says whether it was published.
 
@@ -219,64 +234,9 @@ class Workspace:
             self.folder.rmdir()
 
 
-class TargetLock:
-    """Holds a workspace for one build at a time; the system lets go of it when the process dies.
-
-    Args:
-        workspace: The workspace, made when it is not there.
-        target: For messages.
-
-    Raises:
-        TargetBusyError: Another build holds it.
-    """
-
-    def __init__(self, workspace: Workspace, target: Path) -> None:
-        self._path = workspace.folder / "lock"
-        while True:
-            workspace.folder.mkdir(parents=True, exist_ok=True)
-            try:
-                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            except FileNotFoundError:
-                continue  # The build that held it has just finished and removed the folder.
-            try:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                holder = os.read(self._descriptor, 200).decode("ascii", "replace").strip()
-                os.close(self._descriptor)
-                if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                    raise BuildError(
-                        f"{self._path}: {error.strerror}. A build locks its target, so that no "
-                        "other can write there, and this file system grants no lock. Build to "
-                        "another one, and copy the finished store."
-                    ) from error
-                raise TargetBusyError(
-                    f"{target}: another build is running ({holder or 'just started'}). "
-                    "Wait for it to finish, or build to another path."
-                ) from error
-            if self._is_current():
-                break
-            os.close(self._descriptor)
-        holder = f"host {socket.gethostname()}, pid {os.getpid()}\n"
-        try:
-            os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, holder.encode(), 0)
-        except OSError as error:
-            os.close(self._descriptor)
-            raise OSError(error.errno, error.strerror, str(self._path)) from error
-
-    def _is_current(self) -> bool:
-        """Whether the locked file is still the one at its path: its holder may have removed it."""
-        try:
-            return os.path.samestat(os.fstat(self._descriptor), os.stat(self._path))
-        except FileNotFoundError:
-            return False
-
-    def release(self) -> None:
-        """Let go."""
-        os.close(self._descriptor)
-
-    def __enter__(self) -> TargetLock:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
+def _number_count(folder: Path) -> int:
+    """How many files of a folder are named by a number: whole ones, none half written."""
+    try:
+        return sum(name.isdigit() for name in os.listdir(folder))
+    except FileNotFoundError:
+        return 0

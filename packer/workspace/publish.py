@@ -7,11 +7,20 @@ import errno
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from packer.errors import TargetExistsError
+from packer.workspace.folder import Workspace
+from packer.workspace.step import OnStep, Step, untold
 from readers.store.layout import FORMAT_NAME, MANIFEST_NAME, REJECTS_NAME, UPDATE_CACHE_NAME
-from readers.store.manifest import sync_folder
+from readers.store.manifest import (
+    Manifest,
+    manifest_bytes,
+    publish_manifest,
+    sync_folder,
+    write_synced,
+)
 
 # Other LMDB clients leave lock files beside the shards.
 _STORE_FILE = re.compile(
@@ -57,6 +66,38 @@ def _is_store(target: Path) -> bool:
         return bool(tree["format"]["name"] == FORMAT_NAME)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
+
+
+def publish(
+    workspace: Workspace,
+    out: Path,
+    manifest: Manifest,
+    files: Mapping[str, bytes],
+    on_step: OnStep = untold,
+) -> None:
+    """Make a store of the finished shards of a workspace, and remove the workspace.
+
+    In this order, so that a call that dies between two steps is recognised by the next one: what
+    lies beside the shards, the manifest in the workspace (`is_published` compares it), the manifest
+    beside the shards, the name of the store.
+
+    Args:
+        workspace: Of the store at `out`, with all shards in place.
+        out: The target; what `check_target` allows may be there.
+        manifest: Of the store.
+        files: What else lies in the store, by name: the reject list, the update cache.
+        on_step: Told of each step as it is done.
+    """
+    workspace.keep_only({shard.file for shard in manifest.shards})
+    for name, data in files.items():
+        write_synced(workspace.store / name, data)
+    write_synced(workspace.folder / MANIFEST_NAME, manifest_bytes(manifest))
+    publish_manifest(workspace.store, manifest)
+    on_step(Step.MANIFEST_WRITTEN)
+    publish_folder(workspace.store, out)
+    on_step(Step.PUBLISHED)
+    workspace.remove()
+    on_step(Step.CLEANED)
 
 
 def publish_folder(finished: Path, target: Path) -> None:

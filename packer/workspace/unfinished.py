@@ -1,13 +1,18 @@
-"""Whether what an interrupted call has left is what this one would make."""
+"""Whether what an interrupted call has left is what this one would make.
+
+What two calls must have in common for that is written down as facts, by name; see
+`BuildPlan.facts`.
+"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from packer.errors import BuildMismatchError
-from packer.plan.shards import facts_that_differ
 from packer.workspace.folder import Workspace
+from readers.store.layout import MANIFEST_NAME
 
 
 def goes_on(workspace: Workspace, facts: dict[str, Any], out: Path, *, overwrite: bool) -> bool:
@@ -33,3 +38,48 @@ def goes_on(workspace: Workspace, facts: dict[str, Any], out: Path, *, overwrite
             "with --overwrite."
         )
     return not differences
+
+
+def is_published(workspace: Workspace, out: Path, facts: dict[str, Any] | None) -> bool:
+    """Whether a call that died at the very end has published its store at `out` already.
+
+    Then all that is left to do is to remove the workspace.
+
+    Args:
+        workspace: Of the store at `out`.
+        out: The target.
+        facts: Those of this call. None compares no facts, where what a call publishes depends on
+            what is at the target.
+    """
+    unfinished = workspace.read_facts()
+    if facts is not None and unfinished is not None and facts_that_differ(facts, unfinished):
+        return False
+    waiting = workspace.store / MANIFEST_NAME
+    try:
+        published = (out / MANIFEST_NAME).read_bytes()
+        if (workspace.folder / MANIFEST_NAME).read_bytes() != published:
+            return False
+        # The same manifest still waits in the workspace: then what is at the target is older.
+        return not (waiting.exists() and waiting.read_bytes() == published)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def facts_that_differ(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
+    """What is not the same in two builds' facts, in words."""
+    differences = []
+    for name, value in ours.items():
+        other = theirs.get(name)
+        if json.loads(json.dumps(value)) == other:
+            continue
+        if name in ("recipe", "library versions") and isinstance(other, dict):
+            differences += [
+                f"{key} was {other.get(key)!r} and is {value.get(key)!r}"
+                for key in sorted({*value, *other})
+                if value.get(key) != other.get(key)
+            ]
+        elif name == "format":
+            differences.append(f"format was {other} and is {value}")
+        else:
+            differences.append(f"the {name} changed")
+    return differences

@@ -25,8 +25,8 @@ from PIL import Image, ImageOps
 
 import packer
 from packer import BuildReport, Recipe, SourceOptions
-from packer.building import build as building
-from packer.engines.local import Crew
+from packer.engines.engine import OnNotice, OnProgress
+from packer.engines.local import LocalEngine
 from packer.engines.task import build_shard
 from readers import LMDBDataset
 from readers.store.shapes.polygons import Runs
@@ -58,21 +58,20 @@ def shards_made_here() -> Iterator[None]:
     """
 
     def map_here(
-        crew: Crew,
+        engine: LocalEngine,
         numbers: Sequence[int],
         scratch: Path,
-        worker_count: int,
-        on_progress: Callable[[int, int | None], None],
-        on_notice: Callable[[str], None],
+        on_progress: OnProgress,
+        on_notice: OnNotice,
     ) -> None:
         for number in numbers:
             with warnings.catch_warnings():
                 # A build worker prints what Pillow warns of; under pytest it would be an error.
                 warnings.simplefilter("ignore")
-                build_shard(crew.workspace, number, scratch)
+                build_shard(engine.workspace, number, scratch)
             on_progress(0, number)
 
-    with patch.object(building, "map_tasks", map_here):
+    with patch.object(LocalEngine, "map", map_here):
         yield
 
 

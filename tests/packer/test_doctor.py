@@ -45,7 +45,8 @@ from packer.doctor.store import (
 from packer.doctor.torch_facts import _PROGRAM, TorchFacts, TorchQuestion
 from packer.recipe import Recipe
 from packer.wording import count_text, size_text, time_text
-from packer.workspace.folder import TargetLock, Workspace
+from packer.workspace.folder import Workspace
+from packer.workspace.lock import TargetLock
 from readers import machine
 from readers.machine import FileLimit, Machine, Memory, PythonProcesses, Space, mount_of
 from readers.store.manifest import read_manifest

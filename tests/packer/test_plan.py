@@ -18,12 +18,12 @@ from packer.plan.estimate import estimate_record_bytes, store_bytes
 from packer.plan.shards import (
     SHARD_BYTES_LEAST,
     cut_items,
-    facts_that_differ,
     make_plan,
     make_schema,
 )
 from packer.recipe import Recipe
 from packer.sources import SourceOptions, scan_source
+from packer.workspace.unfinished import facts_that_differ
 from readers.store.manifest import read_manifest
 from readers.store.schema import Field
 

@@ -19,7 +19,8 @@ import pytest
 from packer.building.build import Step, build
 from packer.errors import BuildMismatchError, TargetBusyError, TargetExistsError
 from packer.recipe import Recipe
-from packer.workspace.folder import TargetLock, TaskReport, Workspace
+from packer.workspace.folder import TaskReport, Workspace
+from packer.workspace.lock import TargetLock
 from readers.store.errors import StoreIncompleteError
 from readers.store.manifest import ShardInfo, read_manifest
 from readers.store.reader import open_store

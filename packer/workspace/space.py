@@ -1,0 +1,57 @@
+"""Room on disks: what is missing before a build begins, and what a full disk means within one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from packer.errors import NO_SPACE_ERRNOS, DiskError, NoSpaceError
+
+
+def missing_room(
+    place: Path, need_bytes: int, *, folder: Path, what: str, remedy: Callable[[int], str]
+) -> str | None:
+    """Why there is no room for something, and what would help; None when there is.
+
+    Args:
+        place: What the message is about.
+        need_bytes: How much is to be written.
+        folder: A folder on the disk that is to take it.
+        what: What takes it, with its size: the middle of the message.
+        remedy: Given the bytes that are free, what to do.
+    """
+    free = shutil.disk_usage(folder).free
+    if need_bytes <= free:
+        return None
+    return f"{place}: {what}, and its disk has {free:,} free. {remedy(free)}"
+
+
+@contextlib.contextmanager
+def disk_named(out: Path, byte_count: int | None = None) -> Iterator[None]:
+    """Say of which store a disk had no room for, or could not be read or written.
+
+    Args:
+        out: The store.
+        byte_count: Its size, about, where it is known.
+
+    Raises:
+        NoSpaceError: A disk, a quota or a limit on file sizes was full.
+        DiskError: A disk or a file server failed otherwise.
+    """
+    try:
+        yield
+    except OSError as error:
+        place = error.filename2 or error.filename or "a file"
+        where = f"{out}: {os.fsdecode(place)}: {error.strerror or error}"
+        if error.errno not in NO_SPACE_ERRNOS:
+            raise DiskError(
+                f"{where}. Finished shards are kept: run the same command once that is mended."
+            ) from error
+        size = f"The store takes about {byte_count:,} bytes. " if byte_count is not None else ""
+        raise NoSpaceError(
+            f"{where}. {size}Free some, raise the limit on file sizes (ulimit -f), or write the "
+            "shards elsewhere with --scratch; then run the same command: finished shards are kept."
+        ) from error
