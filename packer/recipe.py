@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
+from packer.policies import POLICIES, ImagePolicy, taking
+
 Fit = Literal["short", "long", "letterbox", "stretch", "crop"]
-ImagePolicy = Literal["raw", "jpeg", "png", "webp", "original", "smart", "proportion"]
 ColorMode = Literal["rgb", "gray", "rgba", "unchanged"]
 Scaling = Literal["fast", "exact"]
 
@@ -15,14 +16,18 @@ SHARD_BYTES_MIN = 1 * 2**20
 SQUARE_FITS = ("letterbox", "stretch", "crop")
 """Under these all images have the same size."""
 
-LOSSY_POLICIES = ("jpeg", "webp", "smart", "proportion")
-"""Those that `quality` is about."""
-
 QUALITY = 90
 RAW_BELOW_BYTES = 2**18
 """Pixels of 256 x 341 in colour, a photo whose short side is 256, are just below."""
 
 RAW_SHARE = 0.5
+
+POLICY_SETTINGS: dict[str, int | float] = {
+    "quality": QUALITY,
+    "raw_share": RAW_SHARE,
+    "raw_below": RAW_BELOW_BYTES,
+}
+"""Settings that some policies take, and their defaults."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,10 +123,10 @@ class Recipe:
             side = getattr(self, name)
             if side is not None and not 1 <= side <= 65_535:
                 raise ValueError(f"{name} must be in [1, 65536) pixels; got {side!r}")
-            if side is not None and self.image == "original":
+            if side is not None and POLICIES[self.image].keeps_size:
                 raise ValueError(
-                    f"{name}={side!r} changes the pixels, but image='original' keeps the file's "
-                    f"own bytes; drop the {name}, or use image='jpeg' or 'raw'"
+                    f"{name}={side!r} changes the pixels, but image={self.image!r} keeps the "
+                    f"file's own bytes; drop the {name}, or use image='jpeg' or 'raw'"
                 )
         if self.size is not None and self.max_side is not None and self.max_side < self.size:
             raise ValueError(f"max_side={self.max_side!r} is below size={self.size!r}; drop one")
@@ -152,18 +157,14 @@ class Recipe:
             )
         if chooses and self.target_bytes is not None and self.target_bytes < 1:
             raise ValueError(f"target_bytes must be at least 1; got {self.target_bytes!r}")
-        for name, default, policies in (
-            ("quality", QUALITY, LOSSY_POLICIES),
-            ("raw_share", RAW_SHARE, ("proportion",)),
-            ("raw_below", RAW_BELOW_BYTES, ("smart",)),
-        ):
-            is_of_use = self.image in policies or (chooses and name == "quality")
+        for name, default in POLICY_SETTINGS.items():
+            is_of_use = name in POLICIES[self.image].settings or (chooses and name == "quality")
             if getattr(self, name) is None and is_of_use:
                 object.__setattr__(self, name, default)
             elif getattr(self, name) is not None and not is_of_use:
                 raise ValueError(
                     f"{name}={getattr(self, name)!r} is of no use with image={self.image!r}; "
-                    f"it is for {', '.join(policies)}"
+                    f"it is for {', '.join(taking(name))}"
                 )
         if self.quality is not None and not 1 <= self.quality <= 100:
             raise ValueError(f"quality must be in [1, 100]; got {self.quality!r}")
@@ -171,7 +172,7 @@ class Recipe:
             raise ValueError(f"raw_share must be in [0, 1]; got {self.raw_share!r}")
         if self.raw_below is not None and self.raw_below < 0:
             raise ValueError(f"raw_below must be at least 0; got {self.raw_below!r}")
-        if self.mode == "rgba" and (self.image in ("jpeg", "smart", "proportion") or chooses):
+        if self.mode == "rgba" and (not POLICIES[self.image].holds_alpha or chooses):
             raise ValueError(
                 "mode='rgba' needs a kind of file with alpha, and JPEG has none; use image='webp', "
                 "'png' or 'raw', or mode='rgb'"

@@ -9,12 +9,12 @@ from typing import Any, TypeVar, get_args
 import click
 
 from packer.cli.params import BYTE_SIZE, CLASS_NAMES, SPLIT_SHARES
+from packer.policies import POLICIES
 from packer.recipe import (
     QUALITY,
     RAW_SHARE,
     ColorMode,
     Fit,
-    ImagePolicy,
     Recipe,
     Scaling,
 )
@@ -96,12 +96,12 @@ RECIPE_OPTIONS = (
     ),
     click.option(
         "--image",
-        type=click.Choice(get_args(ImagePolicy)),
+        type=click.Choice(list(POLICIES)),
         default=_DEFAULTS.image,
         show_default=True,
-        help="How images are stored: raw decodes them now; jpeg, png and webp encode them; "
-        "original keeps the files' bytes; smart is raw up to --raw-below, else JPEG; proportion is "
-        "raw for --raw-share, else JPEG. Files that need no change are never encoded again.",
+        help="How images are stored. "
+        + "; ".join(f"{name}: {policy.text}" for name, policy in POLICIES.items())
+        + ". Files that need no change are never encoded again.",
     ),
     click.option(
         "--quality",

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import io
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from packer.pictures.jpeg_quality import jpeg_quality
+from packer.policies import POLICIES, Form
 from packer.recipe import ColorMode, Recipe
 from readers.store.errors import ImageError
 from readers.store.pictures.image_header import ImageHeader
-
-Form = Literal["raw", "jpeg", "png", "webp", "original"]
 
 JPEG_SIDE_MAX = 65_500
 """OpenCV's and libjpeg's limit."""
@@ -41,7 +40,8 @@ def form_of(recipe: Recipe, key: bytes, pixel_bytes: int) -> Form:
     if recipe.image == "proportion":
         assert recipe.raw_share is not None
         return "raw" if drawn(b"proportion", key) < recipe.raw_share else "jpeg"
-    return recipe.image
+    (form,) = POLICIES[recipe.image].forms
+    return form
 
 
 def drawn(purpose: bytes, key: bytes) -> float:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.pictures.forms import Form, encoded, form_of, keeps_file
+from packer.pictures.forms import encoded, form_of, keeps_file
 from packer.pictures.geometry import FitPlan, orientation_affine, plan_fit
 from packer.pictures.scaling import reduction, scaled
+from packer.policies import Form
 from packer.recipe import Recipe
 from readers.store.codecs import dtype_name
 from readers.store.errors import ImageError

@@ -14,7 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,9 @@ from packer.pictures.prepare import Prepared
 from packer.plan.arrange import arranged
 from packer.plan.estimate import Estimator, recipe_for_target, store_bytes, stored_pixels
 from packer.plan.sampling import Sampled, SampleSize
+from packer.policies import POLICIES, ImagePolicy
 from packer.raw.read_ahead import read_files
-from packer.recipe import LOSSY_POLICIES, ImagePolicy, Recipe
+from packer.recipe import POLICY_SETTINGS, Recipe
 from packer.slow_storage import THREAD_COUNT
 from packer.sources import SourceOptions, scan_source
 from packer.wording import size_text, time_text
@@ -242,11 +243,10 @@ def missing_space(byte_count: int, out: Path) -> str | None:
 def _recipes(recipe: Recipe, chosen: Recipe) -> list[Recipe]:
     """The recipe with each policy that its other settings allow, and what a budget leads to."""
     found = []
-    for image in get_args(ImagePolicy):
+    for image, policy in POLICIES.items():
         settings: dict[str, Any] = {"image": image, "target_bytes": None}
-        settings["quality"] = recipe.quality if image in LOSSY_POLICIES else None
-        settings["raw_share"] = recipe.raw_share if image == "proportion" else None
-        settings["raw_below"] = recipe.raw_below if image == "smart" else None
+        for name in POLICY_SETTINGS:
+            settings[name] = getattr(recipe, name) if name in policy.settings else None
         try:
             one = dataclasses.replace(recipe, **settings)
         except ValueError:

@@ -20,6 +20,7 @@ from packer.items.raw_item import Scan
 from packer.pictures.forms import drawn
 from packer.pictures.geometry import plan_fit
 from packer.plan.sampling import ENCODED, HEADERS, Sampled, SampleSize, sample_of
+from packer.policies import POLICIES
 from packer.recipe import Recipe
 from packer.wording import size_text
 from readers.machine import core_count
@@ -45,9 +46,6 @@ _TARGET_MARGIN = 0.97
 
 _FILE_PIXELS_RATE = 8.0
 """Pixels for each byte of a file where none can be read: those of a JPEG of middling quality."""
-
-_FORM_RATES = {"png": 1.0, "webp": 0.1, "jpeg": 0.15}
-"""Bytes for each pixel where none can be encoded."""
 
 
 class Estimator:
@@ -120,7 +118,8 @@ class Estimator:
             if size is not None
         ]
         if not found:
-            rate = _FORM_RATES.get(policy, _FORM_RATES["jpeg"])
+            rate = POLICIES[policy].pixel_rate
+            assert rate is not None, policy
             return (self._pixel_counts(recipe) * rate).astype(np.int64)
         return _by_file_size(found, self._file_bytes)
 

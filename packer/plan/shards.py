@@ -15,20 +15,10 @@ from numpy.typing import NDArray
 from packer.items.raw_item import RawItem, Scan
 from packer.plan.arrange import arranged
 from packer.plan.estimate import CHANNEL_COUNTS, Estimator, recipe_for_target, store_bytes
-from packer.recipe import ImagePolicy, Recipe
+from packer.policies import POLICIES
+from packer.recipe import Recipe
 from readers.store.layout import shard_name
 from readers.store.schema import Field, ImageCodec, Schema
-
-IMAGE_CODECS: dict[ImagePolicy, ImageCodec] = {
-    "raw": "raw",
-    "smart": "mixed",
-    "proportion": "mixed",
-    "jpeg": "original",
-    "png": "original",
-    "webp": "original",
-    "original": "original",
-}
-"""What the format calls how images are stored under each policy."""
 
 SHARD_COUNT_AIM = 64
 """A store that would have fewer shards is cut finer, so that many build workers have work."""
@@ -106,7 +96,7 @@ def make_schema(scan: Scan, recipe: Recipe) -> Schema:
         kind="image",
         dtype=None if recipe.mode == "unchanged" else "uint8",
         shape=(side, side, channel_count),
-        codec=IMAGE_CODECS[recipe.image],
+        codec=POLICIES[recipe.image].codec,
         mode=None if recipe.image == "raw" else recipe.mode,
     )
     return Schema(
