@@ -67,7 +67,7 @@ def account_notes(account: Account, labels: list[Labels]) -> list[str]:
         if account.box_count > 20 and account.corner_like_count == account.box_count:
             note += (
                 f"; but in all {account.box_count} of them the third and fourth number are larger "
-                "than the first and second, as in x0, y0, x1, y1. Look at some with packer view"
+                "than the first and second, as in x0, y0, x1, y1. Look at some: packer get STORE 0"
             )
         notes += [
             f"{path!r} of {count_text(count, 'object')} not read, not packed"
