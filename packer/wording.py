@@ -42,3 +42,11 @@ def names_text(names: Iterable[str]) -> str:
     quoted = [repr(name) for name in names]
     more = len(quoted) - _NAMES_SHOWN_MAX
     return ", ".join(quoted[:_NAMES_SHOWN_MAX]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def readable_path(path: bytes) -> str:
+    r"""A path as one can print it anywhere: bytes that are not UTF-8 and controls as `\xe9`."""
+    text = path.decode("utf-8", "backslashreplace")
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -7,8 +7,7 @@ from typing import Any
 
 from packer.pictures.statistics import statistics
 from packer.plan.shards import BuildPlan, library_versions
-from packer.sources.walk import readable_path
-from packer.wording import count_text
+from packer.wording import count_text, readable_path
 from packer.workspace.folder import TaskReport
 from packer.workspace.rejects import Rejects
 from readers.store.manifest import FormatVersion, Manifest, SourceInfo

@@ -25,8 +25,7 @@ from packer.plan.shards import BuildPlan
 from packer.raw.containers import Containers, is_forward_only
 from packer.raw.files import RawFileError
 from packer.raw.spool import SPOOLED_OVERHEAD_BYTES, spooled_item, write_spooled
-from packer.sources.walk import readable_path
-from packer.wording import count_text, names_text, size_text
+from packer.wording import count_text, names_text, readable_path, size_text
 from packer.workspace.folder import Workspace
 from packer.workspace.scratch import member_spool_folder, spool_base
 from packer.workspace.space import missing_room

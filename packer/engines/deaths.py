@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from packer.engines.worker import NO_MEMORY_STATUS
 from packer.errors import WorkerError
 from packer.items.raw_item import RawItem
-from packer.sources.walk import readable_path
+from packer.wording import readable_path
 from packer.workspace.folder import Workspace
 
 _DEATHS_PER_ITEM = 2

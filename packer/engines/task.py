@@ -12,13 +12,12 @@ import numpy as np
 from packer.errors import RejectedItemError
 from packer.files.sizes import picture_bytes_max
 from packer.items.annotations import unpack_annotations
-from packer.items.raw_item import RawItem, Reject
+from packer.items.raw_item import RawItem, Reject, item_place
 from packer.pictures.sample_maker import SampleMaker
 from packer.raw.containers import Containers
 from packer.raw.files import RawFileError
 from packer.raw.read_ahead import Files, ReadAhead, content_digest
 from packer.recipe import Recipe
-from packer.sources.walk import item_place
 from packer.workspace.folder import TaskReport, Workspace
 from packer.workspace.place import move_into_place
 from readers.store.errors import CodecError, ImageError

@@ -13,7 +13,7 @@ from typing import IO
 
 from packer.errors import SourceError
 from packer.files.start import pointer_reason
-from packer.sources.walk import readable_path
+from packer.wording import readable_path
 
 TEXT_BYTES_MAX = 2**24
 """Of what is about one picture or says how a data set is to be read. 16 MiB of labels are 400,000

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from packer.wording import readable_path
 from readers.store.schema import Field
 
 
@@ -72,6 +73,12 @@ class RawItem(msgspec.Struct, frozen=True, array_like=True):
     annotations: bytes = b""
     masks: dict[str, RawFile] = {}
     member: Member | None = None
+
+
+def item_place(item: RawItem) -> str:
+    """Where the picture of an item is, as a person would write it; of an archive, which member."""
+    path = readable_path(item.path)
+    return path if item.member is None else f"{path}, {readable_path(item.key)}"
 
 
 class Reject(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from packer.items.annotations import Annotations, RawObject
 from packer.pictures.geometry import orientation_affine
-from packer.pictures.masks import place_mask
+from packer.pictures.mask_grid import place_mask
 from packer.pictures.prepare import Prepared
 from packer.sources.turned_boxes import CORNERS
 from readers.store.errors import ImageError

@@ -7,17 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from packer.files.masks import read_mask
 from packer.files.sizes import picture_bytes_max
 from packer.items.annotations import unpack_annotations
 from packer.items.raw_item import RawFile, RawItem
-from packer.pictures.masks import place_mask, read_mask
+from packer.pictures.mask_grid import place_mask
 from packer.pictures.objects import PlacedObjects, place_objects
 from packer.pictures.prepare import Prepared, prepare_image, prepare_pixels
 from packer.raw.containers import Containers
 from packer.raw.files import RawFileError
 from packer.raw.read_ahead import Files, image_file, read_files
 from packer.recipe import Recipe
-from packer.sources.walk import readable_path
+from packer.wording import readable_path
 from readers.store.codecs import OriginalImage
 from readers.store.errors import ImageError
 from readers.store.schema import Schema

@@ -23,8 +23,8 @@ from packer.pictures.forms import drawn
 from packer.recipe import Recipe
 from packer.sources.pairing import stem_of
 from packer.sources.splits import split_field
-from packer.sources.walk import is_picture_name, readable_path
-from packer.wording import names_text
+from packer.sources.walk import is_picture_name
+from packer.wording import names_text, readable_path
 
 NOT_INCLUDED = "matches no --include"
 EXCLUDED = "matches --exclude"

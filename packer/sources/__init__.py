@@ -12,7 +12,8 @@ from packer.items.raw_item import Ignored, RawItem, Reject, Scan
 from packer.sources.only_split import only_split
 from packer.sources.only_task import check_task, only_task
 from packer.sources.source import AUTO_FORMAT, Source, SourceOptions
-from packer.sources.walk import PICTURE_TYPES, readable_path
+from packer.sources.walk import PICTURE_TYPES
+from packer.wording import readable_path
 
 __all__ = [
     "SOURCES",

@@ -19,9 +19,8 @@ from packer.sources.detection.files import kind_of_file
 from packer.sources.detection.look import HEAD_BYTES, Look
 from packer.sources.pairing import split_path, stem_of
 from packer.sources.source import SourceOptions
-from packer.sources.walk import readable_path
 from packer.sources.yolo.data_yaml import declares_yolo
-from packer.wording import names_text
+from packer.wording import names_text, readable_path
 
 ANNOTATION_NAME = re.compile(
     rb"\.(json|jsonl|ndjson|xml|csv|tsv|ya?ml|parquet|mat|npy|npz|txt)$", re.IGNORECASE

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from packer.errors import SourceError
 from packer.files.text import read_text
-from packer.sources.walk import readable_path
+from packer.wording import readable_path
 
 
 def read_class_names(path: Path) -> tuple[str, ...]:

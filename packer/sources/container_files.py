@@ -11,8 +11,8 @@ from pathlib import Path
 
 from packer.errors import SourceError
 from packer.items.raw_item import MEMBER_BYTES_MAX, Ignored, RawFile, Reject
-from packer.sources.walk import NOT_A_PICTURE, Picture, readable_path, skip_reason, walk
-from packer.wording import names_text
+from packer.sources.walk import NOT_A_PICTURE, Picture, skip_reason, walk
+from packer.wording import names_text, readable_path
 from readers.store.splits import canonical_split
 
 BESIDE = "picture beside the files that hold pictures, not in one"

@@ -17,8 +17,8 @@ from packer.sources.source import SourceOptions
 from packer.sources.text_pairs import LineObject, ParsedLine, TextLayout, scan_text_pairs
 from packer.sources.text_values import is_number, read_numbers, separator_problem, shown_value
 from packer.sources.turned_boxes import corners_field
-from packer.sources.walk import readable_path
 from packer.sources.yolo.data_yaml import YAML_EXTENSIONS, declares_yolo, read_data_yaml
+from packer.wording import readable_path
 from readers.store.schema import Field
 
 name = "dota"

@@ -8,7 +8,8 @@ from pathlib import Path
 from packer.items.raw_item import RawItem, Scan
 from packer.sources.imagefolder import sibling_notes, split_folders
 from packer.sources.source import SourceOptions
-from packer.sources.walk import readable_path, walk
+from packer.sources.walk import walk
+from packer.wording import readable_path
 from readers.store.schema import Field
 
 name = "flat"

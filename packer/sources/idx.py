@@ -26,8 +26,7 @@ from packer.sources.container_files import ContainerFiles, find_container_files,
 from packer.sources.pairing import split_path
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
-from packer.sources.walk import readable_path
-from packer.wording import names_text
+from packer.wording import names_text, readable_path
 from readers.store.schema import Field
 
 name = "idx"

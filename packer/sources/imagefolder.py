@@ -19,8 +19,8 @@ from packer.sources.split_labels import (
     read_split_labels,
 )
 from packer.sources.splits import are_all_splits, split_field
-from packer.sources.walk import NOT_A_PICTURE, Contents, Tree, readable_path, walk
-from packer.wording import names_text
+from packer.sources.walk import NOT_A_PICTURE, Contents, Tree, walk
+from packer.wording import names_text, readable_path
 from readers.store.schema import Field
 from readers.store.splits import canonical_split
 

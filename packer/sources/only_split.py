@@ -11,8 +11,7 @@ import msgspec
 from packer.errors import SourceError
 from packer.items.raw_item import Ignored, RawItem, Reject, Scan
 from packer.sources.splits import ordered_splits, split_field
-from packer.sources.walk import readable_path
-from packer.wording import names_text
+from packer.wording import names_text, readable_path
 from readers.store.splits import canonical_split
 
 OTHER_SPLIT = "of another split than --split asks for"

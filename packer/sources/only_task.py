@@ -14,8 +14,7 @@ from packer.items.annotations import RawObject, pack_annotations, unpack_annotat
 from packer.items.raw_item import Reject, Scan
 from packer.sources.source import Task
 from packer.sources.turned_boxes import CORNERS, bounds, pack_corners
-from packer.sources.walk import readable_path
-from packer.wording import count_text
+from packer.wording import count_text, readable_path
 
 TURNED_FORMATS = ("coco", "cvat", "dota", "labelme", "voc", "yolo")
 """Sources that know turned boxes."""

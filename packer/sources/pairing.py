@@ -5,7 +5,8 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 
-from packer.sources.walk import Picture, Tree, readable_path
+from packer.sources.walk import Picture, Tree
+from packer.wording import readable_path
 
 
 class PictureIndex:

@@ -23,13 +23,14 @@ from heapq import nsmallest
 from itertools import pairwise
 from pathlib import Path
 
-from packer.pictures.masks import MaskPixels, color_codes, decode_mask, distinct
+from packer.files.masks import MaskPixels, color_codes, decode_mask, distinct
 from packer.recipe import Recipe
 from packer.sources.class_folders import split_and_words
 from packer.sources.pairing import composed, stem_of
 from packer.sources.part_names import are_called_parts, are_letters
 from packer.sources.splits import are_all_splits
-from packer.sources.walk import is_picture_name, readable_path
+from packer.sources.walk import is_picture_name
+from packer.wording import readable_path
 from readers.store.errors import ImageError
 
 SIBLINGS_MAX = 64

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from packer.items.raw_item import Reject
 from packer.sources.pairing import PictureIndex, several_reason, split_path, stem_of
-from packer.sources.walk import Picture, Tree, is_picture_name, readable_path
-from packer.wording import count_text, names_text
+from packer.sources.walk import Picture, Tree, is_picture_name
+from packer.wording import count_text, names_text, readable_path
 from readers.store.splits import canonical_split
 
 NO_PICTURE_HERE = "lies in a folder where no picture has annotations"

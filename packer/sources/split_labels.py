@@ -15,7 +15,8 @@ from pathlib import Path
 from packer.items.raw_item import Reject
 from packer.sources.lists.files import split_in_name
 from packer.sources.pairing import composed, split_path
-from packer.sources.walk import Picture, is_picture_name, readable_path
+from packer.sources.walk import Picture, is_picture_name
+from packer.wording import readable_path
 from readers.store.splits import canonical_split
 
 LIST_EXTENSION = b".txt"

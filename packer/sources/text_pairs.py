@@ -20,8 +20,8 @@ from packer.sources.pairing import PictureIndex, composed, several_reason, split
 from packer.sources.picture_item import picture_item
 from packer.sources.sidecars import splits_by_folder
 from packer.sources.splits import ordered_splits, split_field
-from packer.sources.walk import NOT_A_PICTURE, Picture, Tree, readable_path, walk
-from packer.wording import count_text, names_text
+from packer.sources.walk import NOT_A_PICTURE, Picture, Tree, walk
+from packer.wording import count_text, names_text, readable_path
 from readers.store.schema import Field
 
 WITHOUT_PICTURE = "label file without a picture"

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from packer.errors import SourceError
-from packer.items.raw_item import Ignored, RawItem, Reject
+from packer.items.raw_item import Ignored, Reject
 from packer.sources.listing import FolderLister
+from packer.wording import readable_path
 
 # Content decides the decoder, not the name. HEIC and JPEG XL are pictures too, although not every
 # installation decodes them: so they are rejected by name, and not passed over as "not a picture".
@@ -98,20 +99,6 @@ class Tree:
                 total.reject_count += folder.reject_count
                 total.other_count += folder.other_count
         return found
-
-
-def readable_path(path: bytes) -> str:
-    r"""A path as one can print it anywhere: bytes that are not UTF-8 and controls as `\xe9`."""
-    text = path.decode("utf-8", "backslashreplace")
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def item_place(item: RawItem) -> str:
-    """Where the picture of an item is, as a person would write it; of an archive, which member."""
-    path = readable_path(item.path)
-    return path if item.member is None else f"{path}, {readable_path(item.key)}"
 
 
 def is_picture_name(name: bytes) -> bool:

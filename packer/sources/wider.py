@@ -26,8 +26,8 @@ from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
 from packer.sources.text_values import number_problem, read_numbers, separator_problem
-from packer.sources.walk import NOT_A_PICTURE, Picture, Tree, is_picture_name, readable_path, walk
-from packer.wording import count_text, names_text
+from packer.sources.walk import NOT_A_PICTURE, Picture, Tree, is_picture_name, walk
+from packer.wording import count_text, names_text, readable_path
 
 name = "wider"
 

@@ -32,8 +32,8 @@ from packer.sources.masks.names import role_of
 from packer.sources.pairing import split_path, stem_of
 from packer.sources.source import SourceOptions
 from packer.sources.splits import are_all_splits, ordered_splits, split_field
-from packer.sources.walk import NOT_A_PICTURE, is_picture_name, readable_path, skip_reason
-from packer.wording import count_text, names_text
+from packer.sources.walk import NOT_A_PICTURE, is_picture_name, skip_reason
+from packer.wording import count_text, names_text, readable_path
 from readers.store.schema import Field
 
 name = "zip"

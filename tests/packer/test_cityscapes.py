@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from packer.errors import SourceError
+from packer.files.masks import read_mask
 from packer.items.raw_item import Scan
-from packer.pictures.masks import read_mask
 from packer.sources.masks import cityscapes
 from packer.sources.source import SourceOptions
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from packer.errors import SourceError
-from packer.pictures.masks import NO_COLOR
+from packer.files.masks import NO_COLOR
 from packer.sources.masks.label_map import find_label_maps, is_label_map_name, read_label_map
 
 NAMES = ("background", "road", "traffic light")

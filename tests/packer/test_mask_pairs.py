@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from packer.errors import SourceError
+from packer.files.masks import read_mask
 from packer.items.raw_item import Scan
-from packer.pictures.masks import read_mask
 from packer.sources import scan_source
 from packer.sources.masks import mask_pairs
 from packer.sources.masks.names import role_of, stems_of_mask, stems_of_picture

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
 
+from packer.files.masks import NO_COLOR, distinct, read_mask
 from packer.pictures.geometry import plan_fit
-from packer.pictures.masks import NO_COLOR, distinct, place_mask, read_mask
+from packer.pictures.mask_grid import place_mask
 from packer.pictures.prepare import prepare_image
 from packer.recipe import Recipe
 from readers.store.errors import ImageError

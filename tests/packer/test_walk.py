@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from packer.errors import SourceError
-from packer.sources.walk import is_picture_name, readable_path, walk
+from packer.sources.walk import is_picture_name, walk
+from packer.wording import readable_path
 
 
 def write_files(root: Path, *names: str) -> Path:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from packer.pictures.masks import decode_mask
+from packer.files.masks import decode_mask
 from readers.store.errors import ImageError
 from readers.store.pictures.decode import MODES
 from readers.store.pictures.image_header import read_header

@@ -26,7 +26,7 @@ import msgspec
 from packer.errors import SourceError
 from packer.files.start import content_problem
 from packer.sources.pairing import split_path
-from packer.sources.walk import readable_path
+from packer.wording import readable_path
 from readers.store.pictures.signatures import START_BYTES
 
 Kind = Literal["instances", "keypoints", "captions", "panoptic", "labels", "images", "results"]

@@ -10,8 +10,7 @@ from pathlib import Path
 from packer.errors import SourceError
 from packer.sources.coco.files import is_of_another, says_of_objects
 from packer.sources.coco.images import FileImages
-from packer.sources.walk import readable_path
-from packer.wording import count_text
+from packer.wording import count_text, readable_path
 from readers.store.splits import canonical_split
 
 SHARED_MAX = 0.5

@@ -14,8 +14,7 @@ from packer.sources.coco.document import CocoFile, Kind, read_coco
 from packer.sources.detection.json_outline import read_json_outline
 from packer.sources.only_split import OTHER_SPLIT, is_other_split
 from packer.sources.pairing import split_path, stem_of
-from packer.sources.walk import readable_path
-from packer.wording import names_text
+from packer.wording import names_text, readable_path
 from readers.store.splits import canonical_split
 
 NOT_COCO = "JSON file that is no COCO annotations"

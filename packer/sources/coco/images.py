@@ -13,8 +13,8 @@ from packer.sources.coco.document import CocoFile, CocoImage, Id, known_id
 from packer.sources.coco.files import split_name, split_words
 from packer.sources.coco.pictures import FoundPictures, find_pictures, picture_folders
 from packer.sources.pairing import PictureIndex, normal_path, split_path
-from packer.sources.walk import Picture, Tree, readable_path
-from packer.wording import count_text
+from packer.sources.walk import Picture, Tree
+from packer.wording import count_text, readable_path
 
 _OTHER_NAMES = ("filename", "path", "coco_url", "url")
 """Keys that name the picture where there is no file_name: LVIS has coco_url alone. Not flickr_url:

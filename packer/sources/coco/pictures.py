@@ -17,7 +17,8 @@ from packer.sources.pairing import (
     split_path,
     stem_of,
 )
-from packer.sources.walk import Picture, Tree, readable_path
+from packer.sources.walk import Picture, Tree
+from packer.wording import readable_path
 
 _URL_OR_DRIVE = re.compile(rb"[A-Za-z][A-Za-z0-9+.\-]*:/")
 _ODD = re.compile(rb"[^A-Za-z0-9_./\-]")

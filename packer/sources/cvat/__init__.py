@@ -21,8 +21,8 @@ from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
 from packer.sources.turned_boxes import corners_field, stores_corners, turned_notes
-from packer.sources.walk import Picture, Tree, readable_path, walk
-from packer.wording import count_text, names_text
+from packer.sources.walk import Picture, Tree, walk
+from packer.wording import count_text, names_text, readable_path
 from readers.store.schema import Field
 from readers.store.splits import canonical_split
 

@@ -19,8 +19,7 @@ from packer.sources.dataset.images import NotAnImageError, is_mask, spool_image,
 from packer.sources.dataset.targets import TargetError, Targets
 from packer.sources.only_task import check_task, only_task
 from packer.sources.source import SourceOptions
-from packer.sources.walk import readable_path
-from packer.wording import count_text
+from packer.wording import count_text, readable_path
 
 name = "dataset"
 

@@ -16,8 +16,8 @@ from packer.sources.masks.nnunet import case_of, channel_problem
 from packer.sources.pairing import PictureIndex, composed, stem_of
 from packer.sources.siblings import hold_photographs
 from packer.sources.sidecars import pair_files
-from packer.sources.walk import Folder, Picture, Tree, readable_path, walk
-from packer.wording import count_text
+from packer.sources.walk import Folder, Picture, Tree, walk
+from packer.wording import count_text, readable_path
 
 
 def checked(found: Evidence, look: Look) -> Evidence:

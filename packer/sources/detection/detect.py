@@ -20,8 +20,8 @@ from packer.sources.detection.found import UNREAD, Evidence
 from packer.sources.detection.look import Look, look_at, shown_names
 from packer.sources.detection.unread import find_unread, unread_error
 from packer.sources.source import AUTO_FORMAT, SourceOptions
-from packer.sources.walk import PICTURE_TYPES, readable_path
-from packer.wording import count_text
+from packer.sources.walk import PICTURE_TYPES
+from packer.wording import count_text, readable_path
 
 _DEFAULTS = SourceOptions()
 

@@ -16,7 +16,8 @@ from packer.sources.detection.unread import file_advice
 from packer.sources.lists import csv_list, jsonl_list, parquet_list, txt_list
 from packer.sources.lists.csv_table import read_columns
 from packer.sources.source import SourceOptions
-from packer.sources.walk import PICTURE_TYPES, is_picture_name, readable_path
+from packer.sources.walk import PICTURE_TYPES, is_picture_name
+from packer.wording import readable_path
 
 _FINDERS: tuple[Callable[[Look], Iterator[Evidence]], ...] = (
     files.declared,

@@ -22,8 +22,8 @@ from packer.sources.detection.look import Look, shown_names
 from packer.sources.detection.promises import broken_promise
 from packer.sources.hugging_face.columns import columns_of
 from packer.sources.pairing import stem_of
-from packer.sources.walk import readable_path
 from packer.sources.yolo.data_yaml import declares_yolo
+from packer.wording import readable_path
 
 
 def declared(look: Look) -> Iterator[Evidence]:

@@ -35,8 +35,7 @@ from packer.sources.siblings import find_parts, split_names
 from packer.sources.sidecars import PICTURE_FOLDERS
 from packer.sources.split_labels import LIST_EXTENSION, find_label_file, is_of_split
 from packer.sources.splits import are_all_splits
-from packer.sources.walk import readable_path
-from packer.wording import count_text
+from packer.wording import count_text, readable_path
 
 _NNUNET = (b"imagestr", b"labelstr")
 _SIDE_BY_SIDE: dict[str, tuple[tuple[bytes, ...], ...]] = {

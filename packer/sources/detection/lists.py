@@ -30,7 +30,7 @@ from packer.sources.lists.table import Table
 from packer.sources.only_split import is_other_split
 from packer.sources.source import SourceOptions
 from packer.sources.splits import are_all_splits
-from packer.sources.walk import readable_path
+from packer.wording import readable_path
 from readers.store.splits import canonical_split
 
 _PIXEL_COLUMNS_LEAST = 100

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from packer.sources.listing import FolderLister
-from packer.sources.walk import is_picture_name, readable_path, skip_reason, unreadable_folder
+from packer.sources.walk import is_picture_name, skip_reason, unreadable_folder
+from packer.wording import readable_path
 
 # What to look at. Names are read in full, since one annotation file among 100,000 pictures decides;
 # only the number of folders and of opened files is limited.

@@ -13,7 +13,7 @@ import msgspec
 from packer.files.start import content_problem, pointer_reason
 from packer.files.xml import FILE_BYTES_MAX, read_xml
 from packer.sources.detection.mentions import decoded
-from packer.sources.walk import readable_path
+from packer.wording import readable_path
 from readers.store.pictures.signatures import START_BYTES
 
 _DATA_EXTENSIONS = (

@@ -10,8 +10,8 @@ from pathlib import Path
 from packer.sources.detection.found import FILES_MAX, PAIRED, STRUCTURAL, Evidence
 from packer.sources.detection.look import Look, shown_names
 from packer.sources.masks.lists import read_mask_lists
-from packer.sources.walk import readable_path
 from packer.sources.yolo.names import CLASS_FILES
+from packer.wording import readable_path
 
 _YOLO_LINE = re.compile(r"\s*\d+(\.0*)?(\s+[-+.\deE]+){4,}\s*")
 _SEPARATED_LINE = re.compile(r"\s*\d+(\s*[,;]\s*([01](\.\d*)?|\.\d+)){4,}\s*")

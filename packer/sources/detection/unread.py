@@ -30,7 +30,8 @@ from packer.sources.detection.mentions import READ_BYTES, Mentions, Place, read_
 from packer.sources.detection.promises import broken_promise, opaque_promise, promise_text
 from packer.sources.pairing import composed, split_path, stem_of
 from packer.sources.source import AUTO_FORMAT, SourceOptions
-from packer.sources.walk import NOT_A_PICTURE, is_picture_name, readable_path
+from packer.sources.walk import NOT_A_PICTURE, is_picture_name
+from packer.wording import readable_path
 
 _FILES_MAX = 500
 """How many files are looked into, the uppermost first."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from packer.sources.hugging_face.account import Account
 from packer.sources.pairing import normal_path, split_path
-from packer.sources.walk import readable_path
+from packer.wording import readable_path
 
 
 def file_beside(

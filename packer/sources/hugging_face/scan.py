@@ -22,8 +22,7 @@ from packer.sources.only_split import is_other_split
 from packer.sources.pairing import stem_of
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
-from packer.sources.walk import readable_path
-from packer.wording import names_text
+from packer.wording import names_text, readable_path
 from readers.store.schema import Field
 
 name = "hf"

@@ -15,8 +15,7 @@ from packer.files.start import pointer_reason
 from packer.items.raw_item import RawFile, Reject
 from packer.sources.container_files import ContainerFiles, find_container_files, split_of_path
 from packer.sources.pairing import normal_path, split_path
-from packer.sources.walk import readable_path
-from packer.wording import names_text
+from packer.wording import names_text, readable_path
 
 NOT_NAMED = "table that no state.json names"
 

@@ -26,8 +26,8 @@ from packer.sources.sidecars import (
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
 from packer.sources.turned_boxes import corners_field, is_turned, stores_corners, turned_notes
-from packer.sources.walk import Picture, Tree, readable_path, walk
-from packer.wording import count_text, names_text
+from packer.sources.walk import Picture, Tree, walk
+from packer.wording import count_text, names_text, readable_path
 
 name = "labelme"
 

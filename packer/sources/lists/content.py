@@ -15,7 +15,7 @@ from packer.sources.lists.objects import label_position
 from packer.sources.lists.rows import Content
 from packer.sources.only_split import is_other_split
 from packer.sources.source import SourceOptions
-from packer.sources.walk import readable_path
+from packer.wording import readable_path
 from readers.store.pictures.signatures import START_BYTES
 
 

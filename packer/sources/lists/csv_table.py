@@ -13,7 +13,7 @@ from packer.files.start import pointer_reason
 from packer.files.text import LINE_BYTES_MAX
 from packer.sources.lists.columns import Columns, columns_of
 from packer.sources.lists.table import Row, Table
-from packer.sources.walk import readable_path
+from packer.wording import readable_path
 from readers.store.pictures.signatures import START_BYTES
 
 

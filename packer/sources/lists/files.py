@@ -12,7 +12,8 @@ from packer.errors import SourceError
 from packer.sources.lists.flags import flag_columns
 from packer.sources.lists.table import Table
 from packer.sources.only_split import is_other_split
-from packer.sources.walk import readable_path, skip_reason, unreadable_folder
+from packer.sources.walk import skip_reason, unreadable_folder
+from packer.wording import readable_path
 from readers.store.splits import canonical_split
 
 

@@ -18,7 +18,8 @@ from packer.sources.lists.csv_table import read_columns, read_rows
 from packer.sources.lists.pictures import posix_form
 from packer.sources.pairing import composed, stem_of
 from packer.sources.splits import are_all_splits
-from packer.sources.walk import is_picture_name, readable_path, skip_reason
+from packer.sources.walk import is_picture_name, skip_reason
+from packer.wording import readable_path
 
 _ROWS_SAMPLED = 50
 _ROWS_MAX = 1_000_000

@@ -15,7 +15,7 @@ from packer.files.start import pointer_reason_of
 from packer.files.text import LINE_BYTES_MAX, bounded_lines
 from packer.sources.lists.columns import columns_of
 from packer.sources.lists.table import Row, Table, flat_record
-from packer.sources.walk import readable_path
+from packer.wording import readable_path
 
 _DECODER = msgspec.json.Decoder(dict[str, Any])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from packer.sources.source import SourceOptions
-from packer.sources.walk import readable_path
+from packer.wording import readable_path
 
 INDEX_MAX = 999_999
 """Largest label that is taken for a position, where no class names say how many there are."""

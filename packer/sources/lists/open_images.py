@@ -20,8 +20,8 @@ from packer.sources.pairing import several_reason, split_path, stem_of
 from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
-from packer.sources.walk import Picture, Tree, readable_path, walk
-from packer.wording import count_text
+from packer.sources.walk import Picture, Tree, walk
+from packer.wording import count_text, readable_path
 from readers.store.splits import canonical_split
 
 name = "open-images"

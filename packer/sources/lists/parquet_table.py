@@ -12,7 +12,7 @@ from packer.errors import SourceError
 from packer.files.start import pointer_reason_of
 from packer.sources.lists.columns import columns_of
 from packer.sources.lists.table import Row, Table, flat_record
-from packer.sources.walk import readable_path
+from packer.wording import readable_path
 
 _BATCH_ROWS = 10_000
 

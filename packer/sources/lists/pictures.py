@@ -13,8 +13,9 @@ from packer.items.raw_item import RawFile
 from packer.slow_storage import THREAD_COUNT, Pace
 from packer.sources.pairing import composed, split_path, stem_of
 from packer.sources.source import SourceOptions
-from packer.sources.walk import Picture, is_picture_name, readable_path
+from packer.sources.walk import Picture, is_picture_name
 from packer.threads import map_threads
+from packer.wording import readable_path
 
 
 class Listed(NamedTuple):

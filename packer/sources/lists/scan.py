@@ -37,8 +37,8 @@ from packer.sources.only_split import is_other_split
 from packer.sources.source import SourceOptions
 from packer.sources.splits import split_field
 from packer.sources.turned_boxes import angle_note
-from packer.sources.walk import PICTURE_TYPES, Picture, Tree, readable_path, walk
-from packer.wording import count_text
+from packer.sources.walk import PICTURE_TYPES, Picture, Tree, walk
+from packer.wording import count_text, readable_path
 from readers.store.schema import Field
 
 NOT_NAMED = "not named by the annotations"

@@ -11,7 +11,7 @@ from packer.sources.lists.rows import ListImage
 from packer.sources.pairing import split_path
 from packer.sources.sidecars import splits_by_folder
 from packer.sources.splits import ordered_splits
-from packer.sources.walk import readable_path
+from packer.wording import readable_path
 from readers.store.splits import SPLITS_MAX
 
 

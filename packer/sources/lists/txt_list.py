@@ -19,7 +19,8 @@ from packer.sources.lists.files import find_lists
 from packer.sources.lists.scan import scan_lists
 from packer.sources.lists.table import Row, Table
 from packer.sources.source import SourceOptions
-from packer.sources.walk import is_picture_name, readable_path
+from packer.sources.walk import is_picture_name
+from packer.wording import readable_path
 
 name = "txt-list"
 

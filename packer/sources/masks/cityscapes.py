@@ -13,8 +13,8 @@ from packer.sources.pairing import split_path, stem_of
 from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
-from packer.sources.walk import NOT_A_PICTURE, Picture, Tree, readable_path, walk
-from packer.wording import count_text
+from packer.sources.walk import NOT_A_PICTURE, Picture, Tree, walk
+from packer.wording import count_text, readable_path
 from readers.store.schema import Field
 from readers.store.splits import canonical_split
 

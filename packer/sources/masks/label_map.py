@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from packer.errors import SourceError
+from packer.files.masks import NO_COLOR, Color
 from packer.files.text import read_text
-from packer.pictures.masks import NO_COLOR, Color
 from packer.sources.class_names import read_class_names
-from packer.sources.walk import readable_path
+from packer.wording import readable_path
 
 LABEL_MAP_NAMES: tuple[bytes, ...] = (
     b"labelmap.csv",

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from packer.files.text import LIST_BYTES_MAX, read_bounded
 from packer.sources.pairing import split_path, stem_of
 from packer.sources.splits import are_all_splits
-from packer.sources.walk import is_picture_name, readable_path
+from packer.sources.walk import is_picture_name
+from packer.wording import readable_path
 
 _FIRST_LINE_BYTES_MAX = 2**16
 _BETWEEN = re.compile(rb"[\s,;]+")

@@ -13,7 +13,7 @@ from packer.files.text import read_text
 from packer.sources.masks.label_map import LabelMap
 from packer.sources.masks.names import NNUNET_FOLDER
 from packer.sources.pairing import split_path, stem_of
-from packer.sources.walk import readable_path
+from packer.wording import readable_path
 
 _CHANNEL = re.compile(rb"(.+)_\d{4}")
 _IGNORE = "ignore"

@@ -2,7 +2,7 @@
 
 This is the one place where a source reads pixels: names do not tell a mask of values from a painted
 one. What is decided here is checked on every single mask when it is packed
-(`packer.pictures.masks`).
+(`packer.files.masks`).
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from packer.errors import SourceError
+from packer.files.masks import Color, color_codes, color_of, colors_text, decode_mask, distinct
 from packer.files.sizes import picture_bytes_max
 from packer.items.raw_item import RawFile
-from packer.pictures.masks import Color, color_codes, color_of, colors_text, decode_mask, distinct
 from packer.raw.files import RawFileError, read_raw_file
 from packer.recipe import Recipe
 from packer.sources.masks.label_map import IGNORE, LABEL_MAP_NAMES, LabelMap
-from packer.sources.walk import readable_path
-from packer.wording import count_text, names_text
+from packer.wording import count_text, names_text, readable_path
 from readers.store.errors import ImageError
 from readers.store.schema import Field
 

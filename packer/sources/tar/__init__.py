@@ -23,8 +23,7 @@ from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
 from packer.sources.tar.archive import SIDECARS, Archive, Sample, read_archive
 from packer.sources.text_labels import TextLabels
-from packer.sources.walk import readable_path
-from packer.wording import count_text, names_text
+from packer.wording import count_text, names_text, readable_path
 from readers.store.schema import Field
 
 name = "tar"

@@ -15,7 +15,8 @@ from packer.sources.tar.members import (
     TarMember,
     TarReader,
 )
-from packer.sources.walk import PICTURE_EXTENSIONS, readable_path, skip_reason
+from packer.sources.walk import PICTURE_EXTENSIONS, skip_reason
+from packer.wording import readable_path
 
 SIDECARS = {b"cls": "label", b"json": "json", b"txt": "text"}
 """Suffixes of members beside the picture that are read, and the field that each becomes."""

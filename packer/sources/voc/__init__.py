@@ -45,8 +45,8 @@ from packer.sources.voc.masks import (
     voc_colors,
 )
 from packer.sources.voc.xml import read_voc
-from packer.sources.walk import NOT_A_PICTURE, Picture, Tree, readable_path, walk
-from packer.wording import count_text, names_text
+from packer.sources.walk import NOT_A_PICTURE, Picture, Tree, walk
+from packer.wording import count_text, names_text, readable_path
 from readers.store.schema import Field
 
 name = "voc"

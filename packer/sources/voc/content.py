@@ -18,8 +18,8 @@ from packer.sources.source import SourceOptions
 from packer.sources.turned_boxes import turned_notes
 from packer.sources.voc.objects import RADIANS_MAX, make_object
 from packer.sources.voc.xml import VocFile, VocObject, read_voc
-from packer.sources.walk import Picture, readable_path
-from packer.wording import count_text, names_text
+from packer.sources.walk import Picture
+from packer.wording import count_text, names_text, readable_path
 
 
 class RawBoxes(NamedTuple):

@@ -12,8 +12,8 @@ from packer.files.text import LIST_BYTES_MAX, read_bounded
 from packer.items.raw_item import Reject
 from packer.sources.pairing import composed, split_path, stem_of
 from packer.sources.splits import ordered_splits
-from packer.sources.walk import is_picture_name, readable_path
-from packer.wording import count_text
+from packer.sources.walk import is_picture_name
+from packer.wording import count_text, readable_path
 from readers.store.splits import canonical_split
 
 # In lower case. They name pictures of several splits, and so decide only about those that no list

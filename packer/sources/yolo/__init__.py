@@ -39,7 +39,7 @@ from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions, Task
 from packer.sources.splits import split_field
 from packer.sources.turned_boxes import corners_field, turned_notes
-from packer.sources.walk import NOT_A_PICTURE, Picture, readable_path
+from packer.sources.walk import NOT_A_PICTURE, Picture
 from packer.sources.yolo.forms import find_layout
 from packer.sources.yolo.layout import NOT_AMONG_PICTURES, NOT_NAMED, Layout
 from packer.sources.yolo.lines import (
@@ -49,7 +49,7 @@ from packer.sources.yolo.lines import (
     LineRules,
     read_label_file,
 )
-from packer.wording import count_text, names_text
+from packer.wording import count_text, names_text, readable_path
 from readers.store.schema import Field
 
 name = "yolo"

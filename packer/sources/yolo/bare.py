@@ -6,10 +6,11 @@ from pathlib import Path
 
 from packer.sources.pairing import PictureIndex
 from packer.sources.splits import are_all_splits, ordered_splits
-from packer.sources.walk import Picture, Tree, readable_path, walk
+from packer.sources.walk import Picture, Tree, walk
 from packer.sources.yolo.labels import PICTURE_FOLDERS, LabelFiles
 from packer.sources.yolo.layout import ANNOTATION_EXTENSIONS, Layout
 from packer.sources.yolo.names import find_class_names
+from packer.wording import readable_path
 
 
 def bare_layout(

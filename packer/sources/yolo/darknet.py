@@ -9,11 +9,12 @@ from packer.errors import SourceError
 from packer.files.text import read_listing
 from packer.sources.only_split import is_other_split
 from packer.sources.source import SourceOptions
-from packer.sources.walk import Tree, readable_path, walk
+from packer.sources.walk import Tree, walk
 from packer.sources.yolo.layout import ANNOTATION_EXTENSIONS, Layout
 from packer.sources.yolo.named_pictures import NamedPictures, add_list
 from packer.sources.yolo.names import find_class_names, read_class_files
 from packer.sources.yolo.paths import inside
+from packer.wording import readable_path
 
 
 def darknet_layout(raw: Path, file: Path, options: SourceOptions) -> Layout:

@@ -15,8 +15,7 @@ import yaml
 
 from packer.errors import SourceError
 from packer.files.text import TEXT_BYTES_MAX, read_text
-from packer.sources.walk import readable_path
-from packer.wording import names_text
+from packer.wording import names_text, readable_path
 
 YAML_EXTENSIONS = (b".yaml", b".yml")
 SPLIT_KEYS = ("train", "val", "test")

@@ -14,14 +14,14 @@ from pathlib import Path
 from packer.errors import SourceError
 from packer.files.start import content_problem
 from packer.sources.source import SourceOptions
-from packer.sources.walk import readable_path, skip_reason
+from packer.sources.walk import skip_reason
 from packer.sources.yolo.bare import bare_layout
 from packer.sources.yolo.darknet import darknet_layout
 from packer.sources.yolo.data_yaml import YAML_EXTENSIONS, declares_yolo
 from packer.sources.yolo.layout import Layout
 from packer.sources.yolo.paths import inside
 from packer.sources.yolo.ultralytics import ultralytics_layout
-from packer.wording import names_text
+from packer.wording import names_text, readable_path
 
 _USUAL_NAMES = ("data.yaml", "data.yml", "dataset.yaml", "obj.data")
 

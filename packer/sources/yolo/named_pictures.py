@@ -11,12 +11,12 @@ from packer.files.text import read_listing
 from packer.items.raw_item import Reject, tag_split
 from packer.sources.only_split import is_other_split
 from packer.sources.pairing import PictureIndex, split_path
-from packer.sources.walk import Picture, Tree, readable_path
+from packer.sources.walk import Picture, Tree
 from packer.sources.yolo.data_yaml import DataYaml
 from packer.sources.yolo.labels import LabelFiles
 from packer.sources.yolo.layout import Layout
 from packer.sources.yolo.paths import ListedPaths
-from packer.wording import count_text
+from packer.wording import count_text, readable_path
 
 
 @dataclass

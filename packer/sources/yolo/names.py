@@ -10,8 +10,8 @@ from packer.errors import SourceError
 from packer.files.start import pointer_reason_of
 from packer.files.text import read_bounded
 from packer.sources.class_names import read_class_names
-from packer.sources.walk import Tree, readable_path
-from packer.wording import names_text
+from packer.sources.walk import Tree
+from packer.wording import names_text, readable_path
 
 CLASS_FILES = (b"classes.txt", b"names.txt", b"obj.names", b"_darknet.labels", b"notes.json")
 """What tools call the file, in lower case; any other `.names` is one as well."""

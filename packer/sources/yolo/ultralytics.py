@@ -8,14 +8,14 @@ from pathlib import Path
 from packer.errors import SourceError
 from packer.sources.only_split import is_other_split
 from packer.sources.source import SourceOptions
-from packer.sources.walk import readable_path, walk
+from packer.sources.walk import walk
 from packer.sources.yolo.bare import bare_layout
 from packer.sources.yolo.data_yaml import DataYaml, read_data_yaml
 from packer.sources.yolo.layout import ANNOTATION_EXTENSIONS, Layout
 from packer.sources.yolo.named_pictures import NamedPictures, add_folder, add_list
 from packer.sources.yolo.names import find_class_names
 from packer.sources.yolo.paths import find_entry, inside
-from packer.wording import names_text
+from packer.wording import names_text, readable_path
 
 
 def ultralytics_layout(raw: Path, file: Path, options: SourceOptions) -> Layout:
