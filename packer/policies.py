@@ -39,11 +39,6 @@ class Policy:
     pixel_rate: float | None = None
     text: str
 
-    @property
-    def is_lossy(self) -> bool:
-        """Whether a quality is about it."""
-        return "quality" in self.settings
-
 
 POLICIES: dict[ImagePolicy, Policy] = {
     "raw": Policy(codec="raw", forms=("raw",), text="decoded pixels"),

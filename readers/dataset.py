@@ -214,11 +214,6 @@ class LMDBDataset(Dataset[Any]):
         return self._view
 
     @property
-    def has_transform(self) -> bool:
-        """Whether samples go through a function of the user's."""
-        return self._transform is not None
-
-    @property
     def manifest(self) -> Manifest:
         """Everything that the store says of itself."""
         return self._view.store.manifest

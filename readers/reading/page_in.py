@@ -20,9 +20,6 @@ from readers.store.mapping import FileRange
 
 _PROBE_COUNT = 4
 
-RECORD_BYTES_LEAST = 16 * 2**10
-"""A record shorter than this is read in one or two faults anyway."""
-
 
 def page_in(files: FileRange, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> bool:
     """Have records read from their files in large pieces, unless they seem to be cached.

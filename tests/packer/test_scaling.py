@@ -13,8 +13,6 @@ from packer.pictures.prepare import prepare_image
 from packer.pictures.scaling import reduction, scaled
 from packer.recipe import Recipe
 
-FAST, EXACT = Recipe(size=64), Recipe(size=64, scaling="exact")
-
 
 def photo(height, width, seed=0):
     """(height, width, 3) uint8: smooth, with edges and some grain."""

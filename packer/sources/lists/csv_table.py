@@ -33,7 +33,7 @@ def csv_table(path: Path) -> Table:
             else:
                 yield line, f"has {len(row)} columns; the header has {width}"
 
-    return Table(path=path, columns=columns, unit="line", holds_text=True, rows=rows)
+    return Table(path=path, columns=columns, unit="line", rows=rows)
 
 
 def read_columns(path: Path) -> Columns:

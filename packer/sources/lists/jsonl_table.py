@@ -42,7 +42,7 @@ def jsonl_table(path: Path) -> Table:
             else:
                 yield line, [record.get(name) for name in order]
 
-    return Table(path=path, columns=columns_of(order), unit="line", holds_text=False, rows=rows)
+    return Table(path=path, columns=columns_of(order), unit="line", rows=rows)
 
 
 def _record(data: bytes) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def parquet_table(path: Path) -> Table:
         except (OSError, pyarrow.ArrowException) as error:
             raise _unreadable(f"{place}, after row {number}", error) from error
 
-    return Table(path=path, columns=columns_of(names), unit="row", holds_text=False, rows=rows)
+    return Table(path=path, columns=columns_of(names), unit="row", rows=rows)
 
 
 def _unreadable(place: str, error: Exception) -> SourceError:

@@ -21,14 +21,12 @@ class Table:
         path: The file.
         columns: What its columns mean.
         unit: What the number of a row counts, from 1: "line" or "row".
-        holds_text: Whether every value is text as written, and a list in it has to be parsed.
         rows: Begins to read the rows, in order; they are not kept.
     """
 
     path: Path
     columns: Columns
     unit: str
-    holds_text: bool
     rows: Callable[[], Iterator[Row]]
 
 

@@ -105,7 +105,7 @@ def txt_table(path: Path) -> Table:
                 yield line, "has one word; expected a path and a label"
 
     columns = columns_of(("path", "label"))
-    return Table(path=path, columns=columns, unit="line", holds_text=True, rows=rows)
+    return Table(path=path, columns=columns, unit="line", rows=rows)
 
 
 def _labels_are_numbers(table: Table) -> bool:
