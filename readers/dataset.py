@@ -200,10 +200,11 @@ class LMDBDataset(Dataset[Any]):
     @property
     def is_plain(self) -> bool:
         """Whether samples are as the store has them: no transform, nothing of a subclass's."""
-        return self._transform is None and not self._is_overridden
+        return self._transform is None and not self.is_overridden
 
     @property
-    def _is_overridden(self) -> bool:
+    def is_overridden(self) -> bool:
+        """Whether a subclass makes samples in its own way."""
         kind = type(self)
         one, many = kind.__getitem__, kind.__getitems__
         return one is not LMDBDataset.__getitem__ or many is not LMDBDataset.__getitems__

@@ -23,6 +23,11 @@ from readers.reading.joined import JoinedFiller
 
 Filler = StoreFiller | JoinedFiller | MapFiller
 
+_TRANSFORMS = ("transform", "target_transform", "transforms")
+
+_DEPTH_MAX = 8
+"""Of datasets in datasets; more are a circle."""
+
 _PARTS = 80
 """Purpose of random numbers; see `derived_words`."""
 
@@ -99,7 +104,7 @@ class Contents:
                 f"{needs}; got collate_fn={self.collate_fn!r}. Leave collate_fn out, and change "
                 "the batches that the loader gives; or do what ops do in a transform"
             )
-        if any(transform is not None for transform in self.transforms()):
+        if _stores_of(self.dataset, is_transformed_too=True) is not None:
             return (
                 f"{needs}; got one with a transform. Put what ops do into the transform, or take "
                 "the transform out (dataset.transform = None)"
@@ -125,14 +130,15 @@ def _kinds(dataset: Dataset[Any]) -> str:
     return name
 
 
-def _transforms(dataset: Dataset[Any]) -> list[Any]:
-    if isinstance(dataset, LMDBDataset):
-        return [dataset.transform]
-    if isinstance(dataset, Subset):
-        return _transforms(dataset.dataset)
-    if isinstance(dataset, ConcatDataset):
-        return [one for part in dataset.datasets for one in _transforms(part)]
-    return []
+def _transforms(dataset: Any, depth: int = 0) -> list[Any]:
+    """What is done to samples by a dataset and those in it, under the names that are usual."""
+    found = [getattr(dataset, name, None) for name in _TRANSFORMS]
+    inside = dataset.datasets if isinstance(dataset, ConcatDataset) else ()
+    kept = getattr(dataset, "__dict__", {}) if not isinstance(dataset, LMDBDataset) else {}
+    for one in (*inside, *kept.values()):
+        if isinstance(one, Dataset) and depth < _DEPTH_MAX:
+            found += _transforms(one, depth + 1)
+    return found
 
 
 class _Stores(NamedTuple):
@@ -152,15 +158,20 @@ class _Stores(NamedTuple):
         return len(self.datasets) == 1 and self.order is None
 
 
-def _stores_of(dataset: Dataset[Any]) -> _Stores | None:
+def _stores_of(dataset: Dataset[Any], *, is_transformed_too: bool = False) -> _Stores | None:
     """The stores that a dataset is made of.
 
     None where Python has a hand in its samples: a transform, or a class of the user's.
+
+    Args:
+        dataset: Of samples.
+        is_transformed_too: Whether a transform is not looked at.
     """
     if isinstance(dataset, LMDBDataset):
-        return _Stores([dataset], None) if dataset.is_plain else None
+        is_plain = dataset.is_plain or (is_transformed_too and not dataset.is_overridden)
+        return _Stores([dataset], None) if is_plain else None
     if type(dataset) is Subset:
-        inner = _stores_of(dataset.dataset)
+        inner = _stores_of(dataset.dataset, is_transformed_too=is_transformed_too)
         if inner is None:
             return None
         count = sum(map(len, inner.datasets)) if inner.order is None else len(inner.order)
@@ -171,7 +182,8 @@ def _stores_of(dataset: Dataset[Any]) -> _Stores | None:
             return _Stores([inner.datasets[0].select(chosen)], None)
         return _Stores(inner.datasets, chosen if inner.order is None else inner.order[chosen])
     if type(dataset) is ConcatDataset:
-        parts = [_stores_of(part) for part in dataset.datasets]
+        given = {"is_transformed_too": is_transformed_too}
+        parts = [_stores_of(part, **given) for part in dataset.datasets]
         found = [part for part in parts if part is not None]
         return _behind_each_other(found) if len(found) == len(parts) else None
     return None

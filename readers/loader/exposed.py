@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils.data import BatchSampler, DistributedSampler, Sampler
 
 from readers.chance.draws import SampleIndex, said
 from readers.loader.cuts import Asking, who_asks
-from readers.orders.batching import GivenBatches, OrderBatches
+from readers.orders.batching import Batches, GivenBatches, OrderBatches
 from readers.orders.buckets import BucketBatchSampler
 from readers.orders.order_sampler import OrderSampler
 from readers.orders.place import Place, Run
@@ -296,3 +296,72 @@ def is_exposed(batch_sampler: object) -> bool:
             names = ("batch_sampler", "_batch_sampler", "sampler")
             waiting += [getattr(one, name, None) for name in names]
     return False
+
+
+class OrderShown(NamedTuple):
+    """What a loader shows of its order, and what it takes its batches from itself.
+
+    Attributes:
+        batches: The loader's own.
+        sampler: None where it is not known.
+        batch_sampler: Yields the indices of each batch.
+        batch_size: None where the batch sampler alone says it.
+        drop_last: Whether the last short batch is dropped.
+        total: Samples of an epoch over all ranks; None where that is not known.
+    """
+
+    batches: Batches
+    sampler: Any
+    batch_sampler: Any
+    batch_size: int | None
+    drop_last: bool
+    total: int | None = None
+
+
+def order_shown(
+    sampler: Any,
+    batch_sampler: Any,
+    batch_size: int | None,
+    drop_last: bool,
+    *,
+    pad: bool,
+    has_ops: bool,
+) -> OrderShown:
+    """What a loader shows that is made with these; they may be another loader's.
+
+    Args:
+        sampler: Yields indices.
+        batch_sampler: Or: yields the indices of each batch.
+        batch_size: Samples of a batch on this rank.
+        drop_last: Whether the last short batch is dropped.
+        pad: Whether the last batches are filled up.
+        has_ops: Whether there are operations, which need to know epoch and draw.
+    """
+    if type(batch_sampler) is LoaderBatchSampler:
+        sampler, batch_size = batch_sampler.sampler, batch_sampler.batch_size
+        drop_last, batch_sampler = batch_sampler.drop_last, None
+    if isinstance(batch_sampler, BucketBatchSampler):
+        shown = LoaderSampler(batch_sampler, batch_sampler.batch_size)
+        batches = LoaderBatchSampler(shown, batch_sampler.batch_size, drop_last=False)
+        return OrderShown(batch_sampler, shown, batches, None, False)
+    if batch_sampler is not None and has_ops and not is_exposed(batch_sampler):
+        given = GivenBatchSampler(batch_sampler)
+        return OrderShown(given.batches, None, given, None, False)
+    if batch_sampler is not None:
+        # One that Lightning or Ignite has put around ours has its sampler, too.
+        sampler = getattr(batch_sampler, "sampler", None) if is_exposed(batch_sampler) else None
+        own = GivenBatches(batch_sampler, tells_valid=pad)
+        return OrderShown(own, sampler, batch_sampler, None, False)
+    assert batch_size is not None
+    order = sampler.given if type(sampler) is LoaderSampler else sampler
+    if isinstance(order, BucketBatchSampler):
+        batches = LoaderBatchSampler(sampler, batch_size, drop_last)
+        return OrderShown(order, sampler, batches, batch_size, drop_last)
+    if isinstance(order, OrderSampler):
+        parts = OrderBatches(order, batch_size, drop_last=drop_last, pads=pad, tells_draws=has_ops)
+        if type(sampler) is not LoaderSampler or sampler.loader_batch_size != batch_size:
+            sampler = LoaderSampler(order, batch_size, pad=pad, tells_draws=has_ops)
+        batches = LoaderBatchSampler(sampler, batch_size, drop_last)
+        return OrderShown(parts, sampler, batches, batch_size, drop_last, order.count)
+    batches = LoaderBatchSampler(sampler, batch_size, drop_last)
+    return OrderShown(batches.batches, sampler, batches, batch_size, drop_last)

@@ -16,12 +16,10 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset, Sampler, Subset
 from readers.dataset import LMDBDataset
 from readers.loader.attributes import is_same_setting, settled, unknown_setting
 from readers.loader.contents import Contents
-from readers.loader.exposed import GivenBatchSampler, LoaderBatchSampler, LoaderSampler, is_exposed
+from readers.loader.exposed import order_shown
 from readers.loader.identity import identity_of_dataset
 from readers.loader.served import MarkingCollate, in_range, marked, served
 from readers.orders.batching import Batches, GivenBatches, OrderBatches
-from readers.orders.buckets import BucketBatchSampler
-from readers.orders.order_sampler import OrderSampler
 from readers.orders.place import Run
 from readers.stats import LoaderStats
 
@@ -97,43 +95,15 @@ class Loader(DataLoader[Any]):
         self.totals = totals
         self._transforms = contents.transforms()
         self._dataset_identity: str | None = None
-        if type(batch_sampler) is LoaderBatchSampler:
-            inside: Any = batch_sampler.sampler
-            sampler, batch_size = inside, batch_sampler.batch_size
-            drop_last, batch_sampler = batch_sampler.drop_last, None
-        shown: Any = batch_sampler
-        if isinstance(batch_sampler, BucketBatchSampler):
-            sampler, batch_size = LoaderSampler(batch_sampler, batch_sampler.batch_size), None
-            shown = LoaderBatchSampler(sampler, batch_sampler.batch_size, drop_last=False)
-            self._batches: Batches = batch_sampler
-        elif batch_sampler is not None:
-            if contents.ops and not is_exposed(batch_sampler):
-                shown = GivenBatchSampler(batch_sampler)
-                self._batches = shown.batches
-            else:
-                self._batches = GivenBatches(batch_sampler, tells_valid=pad)
-                if is_exposed(batch_sampler):  # Lightning's, around ours.
-                    sampler = getattr(batch_sampler, "sampler", None)
-        else:
-            assert batch_size is not None
-            order = sampler.given if type(sampler) is LoaderSampler else sampler
-            if isinstance(order, (OrderSampler, BucketBatchSampler)):
-                tells_draws = bool(contents.ops)
-                if type(sampler) is not LoaderSampler:
-                    sampler = LoaderSampler(order, batch_size, pad=pad, tells_draws=tells_draws)
-                shown = LoaderBatchSampler(sampler, batch_size, drop_last)
-            else:
-                shown = LoaderBatchSampler(sampler, batch_size, drop_last)
-            if isinstance(order, OrderSampler):
-                self._batches = OrderBatches(
-                    order,
-                    batch_size,
-                    drop_last=drop_last,
-                    pads=pad,
-                    tells_draws=bool(contents.ops),
-                )
-            else:
-                self._batches = order if isinstance(order, BucketBatchSampler) else shown.batches
+        order = order_shown(
+            sampler,
+            batch_sampler,
+            batch_size,
+            drop_last,
+            pad=pad,
+            has_ops=bool(contents.ops),
+        )
+        self._batches: Batches = order.batches
         start_method = getattr(maker, "start_method", None)
         super().__init__(
             dataset,
@@ -142,15 +112,16 @@ class Loader(DataLoader[Any]):
             persistent_workers=config.persistent_workers,
             pin_memory=config.pin_memory,
             collate_fn=MarkingCollate(contents.collate_fn) if pad else contents.collate_fn,
-            batch_sampler=shown,
+            batch_sampler=order.batch_sampler,
             multiprocessing_context=start_method if config.workers else None,
         )
         # As a DataLoader of torch has them that was given a sampler and a batch size.
-        total = sampler.count if isinstance(sampler, OrderSampler) else None
-        shown_dataset = served(contents, total)
-        vars(self).update(dataset=shown_dataset, batch_size=batch_size, drop_last=drop_last)
-        if sampler is not None:
-            vars(self).update(sampler=sampler)
+        vars(self).update(
+            dataset=served(contents, order.total),
+            batch_size=order.batch_size,
+            drop_last=order.drop_last,
+            sampler=self.sampler if order.sampler is None else order.sampler,
+        )
         self._is_made = True
         for name, value in settings.items():
             setattr(self, name, value)

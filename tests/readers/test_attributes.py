@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import ConcatDataset, DataLoader, Subset, random_split
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, random_split
 
 from readers import LMDBDataset, make_loader
 from readers.dataset import TransformError
@@ -75,6 +75,36 @@ def test_a_transform_reaches_subsets_and_what_they_are_part_of(dataset, workers)
     assert labels_of(loader) == [dataset[1], dataset[2]]
     both.close()
     one.close()
+
+
+class Around(Dataset):
+    """A dataset of the user's around one of ours, with a transform of its own."""
+
+    def __init__(self, inside):
+        self.inside = inside
+        self.transform = None
+
+    def __len__(self):
+        return len(self.inside)
+
+    def __getitem__(self, index):
+        sample = self.inside[index]
+        return sample if self.transform is None else self.transform(sample)
+
+
+def test_loader_workers_of_a_dataset_around_it_take_its_transform(dataset):
+    """Workers that run would keep the old one."""
+    around = Around(Subset(dataset, [3, 1]))
+    plain = [dataset[3][1], dataset[1][1]]
+    loader = make_loader(around, 2, train=False, workers=1)
+    ((_, labels),) = loader
+    assert labels.tolist() == plain
+    around.transform = labelled
+    assert labels_of(loader) == [label + 100 for label in plain]
+    around.transform = None
+    dataset.transform = relabelled
+    assert labels_of(loader) == [label + 200 for label in plain]
+    loader.close()
 
 
 def test_a_selection_has_a_transform_of_its_own(dataset):
