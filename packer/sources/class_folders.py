@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from readers.store.splits import canonical_split
 
@@ -43,6 +43,22 @@ def classless(groups: Iterable[Iterable[bytes]]) -> frozenset[bytes]:
         if found != group:
             classes |= found
     return frozenset(suspects - classes)
+
+
+_FRAMES = b"img1"
+
+
+def are_sequences(folders: Iterable[Collection[tuple[bytes, ...]]]) -> bool:
+    """Whether folders side by side are sequences of frames as MOT has them, and so no classes.
+
+    `MOT17-02/img1/000001.jpg`: all pictures lie in the one folder of this name. Other names say
+    less: the classes of Tiny ImageNet hold nothing but `images` either.
+
+    Args:
+        folders: For each folder, which of the folders below it hold pictures.
+    """
+    found = [set(below) for below in folders]
+    return bool(found) and all(below == {(_FRAMES,)} for below in found)
 
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|[^\W\d_A-Za-z]+")

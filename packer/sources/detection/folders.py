@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from packer.sources import dota
-from packer.sources.class_folders import names_no_class
+from packer.sources.class_folders import are_sequences, names_no_class
 from packer.sources.detection.files import kind_of_file
 from packer.sources.detection.found import (
     FILES_MAX,
@@ -250,6 +250,9 @@ def pictures(look: Look) -> Iterator[Evidence]:
         if all(map(names_no_class, tops)) and not _hold_class_folders(look, tops):
             seen = f"folders with pictures: {shown_names(tops)}, which are the names of no class"
             yield Evidence(format="flat", score=FLAT, seen=seen)
+        elif _hold_sequences(look, tops):
+            seen = f"sequences of frames, which are no classes: {shown_names(tops)}"
+            yield Evidence(format="flat", score=FLAT, seen=seen)
         else:
             seen = f"folders with pictures: {shown_names(tops)}"
             yield Evidence(format="imagefolder", score=FOLDERS, seen=seen)
@@ -261,12 +264,20 @@ def _splits(look: Look, splits: Sequence[bytes]) -> Evidence:
     """Folders of splits, with class folders in them or without."""
     shown = shown_names(splits)
     plain: list[bytes] = []
+    sequences: list[bytes] = []
     for split in splits:
         for name in _folders_with_pictures(look, split):
-            if not names_no_class(name):
+            path = split + b"/" + name
+            if names_no_class(name):
+                plain.append(path)
+            elif _hold_sequences(look, [path]):
+                sequences.append(path)
+            else:
                 seen = f"splits {shown} with class folders"
                 return Evidence(format="imagefolder", score=FOLDERS, seen=seen)
-            plain.append(split + b"/" + name)
+    if sequences:
+        seen = f"splits {shown} with sequences of frames, which are no classes: "
+        return Evidence(format="flat", score=FLAT, seen=seen + shown_names(sequences))
     if _hold_class_folders(look, plain):
         seen = f"splits {shown} with class folders in {shown_names(plain)}"
         return Evidence(format="imagefolder", score=FOLDERS, seen=seen)
@@ -283,6 +294,19 @@ def _hold_class_folders(look: Look, folders: Iterable[bytes]) -> bool:
         for folder in folders
         for name in _folders_with_pictures(look, folder)
     )
+
+
+def _hold_sequences(look: Look, folders: Iterable[bytes]) -> bool:
+    """Whether each of some folders is a sequence of frames: see `are_sequences`."""
+    for folder in folders:
+        try:
+            here = list_folder(look.root, folder)
+        except OSError:
+            return False
+        names = [] if here.pictures else list(_folders_with_pictures(look, folder))
+        if not are_sequences([[(name,) for name in names]]):
+            return False
+    return True
 
 
 def _picture_folder(look: Look, name: bytes) -> Evidence | None:
