@@ -17,21 +17,28 @@ from packer.files.arrow import arrow_errors, open_parquet
 from packer.sources.container_files import ContainerFiles
 from packer.sources.detection.files import kind_of_file
 from packer.sources.detection.look import HEAD_BYTES, Look
+from packer.sources.detection.unread import says_nothing_by_name
 from packer.sources.pairing import split_path, stem_of
 from packer.sources.source import SourceOptions
 from packer.sources.yolo.data_yaml import declares_yolo
 from packer.wording import names_text, readable_path
 
-ANNOTATION_NAME = re.compile(
-    rb"\.(json|jsonl|ndjson|xml|csv|tsv|ya?ml|parquet|mat|npy|npz|txt)$", re.IGNORECASE
+_ANNOTATION_NAME = re.compile(
+    rb"\.((json|geojson|jsonl|ndjson|odgt|manifest|xml|csv|tsv|txt|lst)(\.gz)?|ya?ml|names|data|"
+    rb"parquet|arrow|feather|mat|npy|npz|pkl|pickle|h5|hdf5|xlsx?|ods|sqlite3?|tfrecord|record|"
+    rb"caption|captions|cls|label|labels|lab|pts|ann|lines)$",
+    re.IGNORECASE,
 )
-PROSE_NAME = re.compile(rb"(readme|licen[cs]e|copying|notice|changelog|authors)", re.IGNORECASE)
+_PROSE_NAME = re.compile(rb"(readme|licen[cs]e|copying|notice|changelog|authors)", re.IGNORECASE)
 
 _LOOKED_INTO_MAX = 20
 """Files of one extension that are opened; names alone tell of all others."""
 
 _ROWS_MAX = 20
-_TEXTS = (b".csv", b".tsv", b".txt", b".jsonl", b".ndjson", b".json")
+_JSON = (b".json", b".geojson")
+_TEXTS = tuple(
+    b".csv .tsv .txt .lst .jsonl .ndjson .odgt .manifest .json .geojson .names .data .lines".split()
+)
 _OPAQUE = (b".mat", b".npy", b".npz")
 _CLASS_FILES = (b"classes.txt", b"labels.txt", b"class_names.txt")
 _ARCHIVES = tuple(b".zip .7z .rar .tar .tgz .tbz2 .txz .tar.gz .tar.bz2 .tar.xz .tar.zst".split())
@@ -45,11 +52,13 @@ class Unread:
 
     Attributes:
         inside: What the archives hold beside pictures, as a message says it.
+        layout: What the folders in them are where they are neither splits nor classes.
         beside: Paths of files that say what the pictures are.
         other: Paths of files of annotations that do not name them.
     """
 
     inside: Sequence[str] = ()
+    layout: str = ""
     beside: Sequence[bytes] = ()
     other: Sequence[bytes] = ()
 
@@ -77,12 +86,23 @@ class Unread:
                 f"{shown}: the archives hold {what} beside pictures, and only pictures are read "
                 f"inside of an archive. Unpack it and {way_out} them."
             )
+        if options.format != name and self.layout:
+            raise SourceError(
+                f"{shown}: the archives hold {self.layout}, and inside of an archive each picture "
+                f"is a sample of its own. Unpack it and give the folder, or give --format {name} "
+                "to pack every picture, unlabelled; if the folders are classes, give --classes "
+                "with their names."
+            )
         if options.format != name and self.beside:
             raise SourceError(
                 f"{shown}: {names} holds the pictures that {beside} is about, and no list is read "
                 f"beside an archive. Unpack the archive there and {way_out} it."
             )
         notes = [f"not read: {what}; unpack the archive to have them read"] if what else []
+        if self.layout:
+            notes.append(
+                f"{self.layout}: each picture is a sample of its own, unlabelled, as asked for"
+            )
         if self.beside:
             notes.append(
                 f"not read: {beside}, about the pictures in {names}; unpack the archive to have it "
@@ -103,11 +123,7 @@ def files_beside(
         members: Paths of the pictures, in their archives.
         are_labelled: Whether the archives say what their pictures are.
     """
-    candidates = [
-        path
-        for path in found.others
-        if ANNOTATION_NAME.search(path) and not PROSE_NAME.match(split_path(path)[1])
-    ]
+    candidates = [path for path in found.others if is_annotation_name(path)]
     if not candidates:
         return [], []
     bases = {split_path(member)[1] for member in members}
@@ -158,8 +174,14 @@ def _is_about(
         return False
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         head = head.decode("utf-16", "replace").encode()
-    has_stems = extension != b".json" and split_path(path)[1].lower() not in _CLASS_FILES
+    has_stems = extension not in _JSON and split_path(path)[1].lower() not in _CLASS_FILES
     return _names_any(head.splitlines(), bases, stems if has_stems else set())
+
+
+def name_pictures(lines: Sequence[bytes], members: Iterable[bytes]) -> bool:
+    """Whether lines of a file in an archive name pictures in it."""
+    bases = {split_path(member)[1] for member in members}
+    return _names_any(lines, bases, {stem_of(base) for base in bases})
 
 
 def _names_any(lines: Sequence[bytes], bases: set[bytes], stems: set[bytes]) -> bool:
@@ -200,6 +222,14 @@ def _texts(value: object) -> Iterator[bytes]:
             yield from _texts(inner)
     elif isinstance(value, int):
         yield b"%d" % value
+
+
+def is_annotation_name(path: bytes) -> bool:
+    """Whether a file is called like one that says what pictures are."""
+    name = split_path(path)[1]
+    if _ANNOTATION_NAME.search(name) is None or _PROSE_NAME.match(name):
+        return False
+    return not says_nothing_by_name(name)
 
 
 def is_nested(name: bytes) -> bool:

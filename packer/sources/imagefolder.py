@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import unicodedata
+from collections.abc import Iterable
 from operator import attrgetter
 from pathlib import Path
 
 from packer.errors import SourceError
-from packer.items.raw_item import RawItem, Scan
+from packer.items.raw_item import Ignored, RawItem, Scan
 from packer.sources.class_folders import classless, names_no_class
 from packer.sources.siblings import find_parts, split_names
 from packer.sources.source import SourceOptions
@@ -116,7 +117,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     notes = [
         *(note for found in said.values() for note in found.notes),
         *not_said,
-        *_unlabelled_notes(tree),
+        *left_out_notes(tree.ignored, (BESIDE_CLASSES, NO_CLASSES, NOT_LISTED)),
         *_class_notes(classes, class_keys, class_folders, splits),
         *_folder_notes(tops, candidates, class_folders, splits),
         *_name_notes(class_keys, passed),
@@ -237,12 +238,13 @@ def _is_split_name(name: bytes) -> bool:
     return canonical_split(name.decode("utf-8", "replace")) is not None
 
 
-def _unlabelled_notes(tree: Tree) -> list[str]:
+def left_out_notes(ignored: Ignored, reasons: Iterable[str]) -> list[str]:
+    """How many pictures are not packed for some reasons, and which."""
     notes = []
-    for reason in (BESIDE_CLASSES, NO_CLASSES, NOT_LISTED):
-        count = tree.ignored.counts.get(reason, 0)
+    for reason in reasons:
+        count = ignored.counts.get(reason, 0)
         if count:
-            shown = ", ".join(tree.ignored.examples[reason][:NAMES_SHOWN_MAX])
+            shown = ", ".join(ignored.examples[reason][:NAMES_SHOWN_MAX])
             more = ", ..." if count > NAMES_SHOWN_MAX else ""
             notes.append(f"{count} not packed, {reason}: {shown}{more}")
     return notes

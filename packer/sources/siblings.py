@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import pairwise
@@ -32,6 +32,9 @@ from packer.sources.splits import are_all_splits
 from packer.sources.walk import is_picture_name
 from packer.wording import readable_path
 from readers.store.errors import ImageError
+
+Reader = Callable[[bytes], bytes]
+"""Gives the bytes of a file by its path. Raises OSError or ImageError where there are none."""
 
 SIBLINGS_MAX = 64
 """Of more folders side by side none are parts: nobody has as many images of each sample."""
@@ -75,11 +78,12 @@ class Parts:
         return text
 
 
-def find_parts(root: bytes, folders: Mapping[bytes, Sequence[bytes]]) -> Parts | None:
+def find_parts(root: bytes | Reader, folders: Mapping[bytes, Sequence[bytes]]) -> Parts | None:
     """The first folders side by side that hold parts of samples, the deepest of all, or None.
 
     Args:
-        root: Folder that the paths are relative to. Of counted names, some files are looked into.
+        root: Folder that the paths are relative to, or what reads the files of an archive. Of
+            counted names, some files are looked into.
         folders: Names of the pictures in each folder, by the folder's path.
     """
     for siblings in _side_by_side(folders):
@@ -285,7 +289,7 @@ class _Cluster:
 
 
 def _parts_among(
-    root: bytes, siblings: Mapping[bytes, Mapping[bytes, Sequence[bytes]]]
+    root: bytes | Reader, siblings: Mapping[bytes, Mapping[bytes, Sequence[bytes]]]
 ) -> list[Parts]:
     clusters: dict[str, list[_Cluster]] = {}
     for path in sorted(siblings):
@@ -335,7 +339,9 @@ def _shared(one: _Names, other: _Names) -> tuple[int, bool] | None:
 
 
 def _parts_of(
-    root: bytes, cluster: _Cluster, siblings: Mapping[bytes, Mapping[bytes, Sequence[bytes]]]
+    root: bytes | Reader,
+    cluster: _Cluster,
+    siblings: Mapping[bytes, Mapping[bytes, Sequence[bytes]]],
 ) -> Parts | None:
     """The parts that the folders of a cluster are, or None if they may be classes."""
     folders = tuple(cluster.folders)
@@ -362,7 +368,9 @@ _MASK_COLORS_MAX = 256
 _LOSSY = (b".jpg", b".jpeg", b".jpe", b".jfif", b".webp", b".heic", b".heif", b".avif")
 
 
-def _holds_masks(root: bytes, path: bytes, below: Mapping[bytes, Sequence[bytes]]) -> bool | None:
+def _holds_masks(
+    root: bytes | Reader, path: bytes, below: Mapping[bytes, Sequence[bytes]]
+) -> bool | None:
     """Whether files of a folder are masks: one channel or a palette, and few values.
 
     None where none can be read. JPEG is for photographs, and is not looked into.
@@ -389,7 +397,7 @@ def hold_photographs(root: bytes, files: Sequence[bytes]) -> bool:
     )
 
 
-def _looked_into(root: bytes, files: Sequence[bytes]) -> Iterator[MaskPixels | bool]:
+def _looked_into(root: bytes | Reader, files: Sequence[bytes]) -> Iterator[MaskPixels | bool]:
     """Pixels of a few files, from all parts of the list; True for one that is lossy by its name."""
     for n in range(min(_SAMPLED, len(files))):
         file = files[n * len(files) // min(_SAMPLED, len(files))]
@@ -397,10 +405,15 @@ def _looked_into(root: bytes, files: Sequence[bytes]) -> Iterator[MaskPixels | b
             yield True
             continue
         try:
-            data = Path(os.fsdecode(os.path.join(root, file))).read_bytes()
-            yield decode_mask(data, Recipe.pixels_max)
+            yield decode_mask(_bytes_of(root, file), Recipe.pixels_max)
         except (OSError, ImageError):
             continue
+
+
+def _bytes_of(root: bytes | Reader, path: bytes) -> bytes:
+    if isinstance(root, bytes):
+        return Path(os.fsdecode(os.path.join(root, path))).read_bytes()
+    return root(path)
 
 
 def _and(paths: Sequence[bytes]) -> str:

@@ -6,44 +6,46 @@ import os
 import stat
 import struct
 import zipfile
-from dataclasses import dataclass
+import zlib
+from collections.abc import Collection
 from pathlib import Path
 
 from packer.errors import SourceError
 from packer.files.start import pointer_reason_of
-from packer.items.raw_item import Member, RawFile, RawItem, Reject, Scan, tag_split
+from packer.items.raw_item import RawFile, Reject, Scan, tag_split
+from packer.sources.archive_folders import (
+    Picture,
+    count_left_out,
+    mask_folders_text,
+    pack,
+    read_layout,
+)
 from packer.sources.beside import (
-    ANNOTATION_NAME,
-    PROSE_NAME,
     Unread,
     files_beside,
+    is_annotation_name,
     is_nested,
+    name_pictures,
 )
-from packer.sources.class_names import ClassNames, class_names
 from packer.sources.container_files import (
     ContainerFiles,
     find_container_files,
     member_parts,
     member_problem,
     split_of_path,
-    splits_of_paths,
 )
-from packer.sources.masks.names import role_of
-from packer.sources.pairing import split_path, stem_of
+from packer.sources.detection.look import HEAD_BYTES
+from packer.sources.detection.unread import says_nothing_by_name
+from packer.sources.pairing import stem_of
 from packer.sources.source import SourceOptions
-from packer.sources.splits import are_all_splits, ordered_splits, split_field
 from packer.sources.walk import NOT_A_PICTURE, is_picture_name, skip_reason
-from packer.wording import count_text, names_text, readable_path
-from readers.store.schema import Field
+from packer.wording import names_text, readable_path
 
 name = "zip"
 
 _ENCRYPTED = 0x1
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_MASK_FOLDERS = frozenset(
-    b"masks mask labels label annotations annotation annots gt groundtruth ground_truth gtfine "
-    b"segmentation segmentations segmentationclass segmentationobject".split()
-)
+_LOOKED_INTO_MAX = 20
 _UTF_8 = 0x800
 _FOLDER_ATTRIBUTE = 0x10
 _ERRORS = (
@@ -60,38 +62,22 @@ _ERRORS = (
 )
 
 
-@dataclass
-class _Picture:
-    """A picture in an archive."""
-
-    archive: RawFile
-    key: bytes
-    folders: tuple[bytes, ...]
-    position: int
-    byte_count: int
-
-    @property
-    def archive_stem(self) -> bytes:
-        """Name of the archive without its extension."""
-        return split_path(stem_of(self.archive.path))[1]
-
-
 def scan(raw: Path, options: SourceOptions) -> Scan:
     """Pictures in zip archives, in the order of their keys.
 
-    Folders in the archives are read as they are on a disk: classes if every picture lies in a
-    folder and there are two or more, below splits where all the first folders are named like
-    splits. A folder around all the rest of an archive is passed over. Without folders, the names of
-    the archives may speak of splits.
+    Folders in the archives are read as they are on a disk: classes, below splits where all the
+    first folders are named like splits. A folder around all the rest of an archive is passed over.
+    Without folders, the names of the archives may speak of splits. Folders that hold parts of
+    samples are no classes, nor those that name none, and one class alone is not taken for any.
 
     Args:
         raw: One archive, or a folder with archives at any depth.
         options: `classes` decides the labels of the folders. Under format="zip", archives that
-            hold annotation files as well are read for their pictures alone.
+            hold annotation files or parts of samples are read for their pictures alone.
 
     Raises:
-        SourceError: There is no archive, or archives hold annotation files or folders of masks,
-            which this source would drop.
+        SourceError: There is no archive, or archives hold annotation files, folders of masks or
+            other parts of samples, which this source would drop.
     """
     found = find_container_files(raw, lambda path: path.lower().endswith(b".zip"))
     found.ignore_pictures()
@@ -100,7 +86,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
             f"{readable_path(os.fsencode(raw))}: no zip archive found; looked for .zip in this "
             "folder and all folders below."
         )
-    pictures: list[_Picture] = []
+    pictures: list[Picture] = []
     annotation_files: list[str] = []
     nested: list[str] = []
     for file in found.files:
@@ -109,60 +95,24 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         # A broken archive is of the split that its name speaks of; folders in it say it better.
         broken = [reject for reject in found.rejects[first:] if reject.key == file.path]
         tag_split(found.rejects, first, split_of_path(file.path) if broken else None)
-    inside = _inside(found.files, pictures, annotation_files, nested)
+    inside = _inside(pictures, annotation_files, nested)
     pictures.sort(key=lambda picture: picture.key)
 
-    splits_by_picture, class_depth, notes = _layout(pictures)
+    layout = read_layout(os.fsencode(found.root), pictures, lambda _: "zip", options.classes)
     members = (picture.key for picture in pictures)
-    beside, other = files_beside(found, members, are_labelled=class_depth is not None)
+    beside, other = files_beside(found, members, are_labelled=bool(layout.classes))
     archive_paths = (file.path for file in found.files)
-    unread = Unread(inside=inside, beside=beside, other=other)
-    notes = [*unread.notes(raw, archive_paths, options, name), *notes]
-    classes: ClassNames | None = None
-    if class_depth is not None:
-        texts = (readable_path(picture.folders[class_depth]) for picture in pictures)
-        classes = class_names(texts, options.classes)
-    splits = ordered_splits(splits_by_picture.values())
-    items = []
-    for picture in pictures:
-        values = {}
-        if classes is not None:
-            assert class_depth is not None
-            class_name = readable_path(picture.folders[class_depth])
-            label = classes.label(class_name)
-            if label is None:
-                reason = classes.unknown_reason(class_name)
-                shown = readable_path(picture.key)
-                split = splits_by_picture.get(picture.key, "")
-                reject = Reject(key=picture.key, path=shown, reason=reason, split=split)
-                found.rejects.append(reject)
-                continue
-            values["label"] = label
-        if splits:
-            values["split"] = splits.index(splits_by_picture[picture.key])
-        archive = picture.archive
-        items.append(
-            RawItem(
-                picture.key,
-                archive.path,
-                picture.byte_count,
-                archive.mtime_ns,
-                values,
-                member=Member("zip", archive.byte_count, picture.position),
-            )
-        )
-    fields = []
-    if classes is not None:
-        fields.append(Field(name="label", kind="label", dtype="int64", names=classes.names))
-    if splits:
-        fields.append(split_field(splits))
+    unread = Unread(inside=inside, layout=layout.parts, beside=beside, other=other)
+    notes = [*unread.notes(raw, archive_paths, options, name), *layout.notes]
+    notes += count_left_out(layout, pictures, found.ignored)
+    packed = pack(layout, pictures, lambda _: "zip", options.classes, found.rejects)
     return Scan(
         format=name,
         root=found.root,
-        items=items,
-        classes=classes.names if classes is not None else (),
-        splits=splits,
-        fields=tuple(fields),
+        items=packed.items,
+        classes=packed.classes,
+        splits=packed.splits,
+        fields=packed.fields,
         rejects=found.rejects,
         ignored=found.ignored,
         notes=notes,
@@ -171,7 +121,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
 
 def _read_archive(
     file: RawFile, found: ContainerFiles, annotation_files: list[str], nested: list[str]
-) -> list[_Picture]:
+) -> list[Picture]:
     """The pictures of one archive, from its directory; all other members are accounted for."""
     shown = readable_path(file.path)
     try:
@@ -183,7 +133,8 @@ def _read_archive(
         )
         found.rejects.append(Reject(key=file.path, path=shown, reason=reason))
         return []
-    pictures: dict[bytes, _Picture] = {}
+    pictures: dict[bytes, Picture] = {}
+    others: list[zipfile.ZipInfo] = []
     for info in members:
         written = _written(info)
         if _is_folder(info, written):
@@ -198,10 +149,12 @@ def _read_archive(
             continue
         if not is_picture_name(path):
             found.ignored.add(NOT_A_PICTURE, place)
-            if ANNOTATION_NAME.search(path) and not PROSE_NAME.match(parts[-1]):
-                annotation_files.append(place)
-            elif is_nested(path):
+            if is_nested(path):
                 nested.append(place)
+            elif is_annotation_name(path):
+                annotation_files.append(place)
+            elif parts and not says_nothing_by_name(parts[-1]):
+                others.append(info)
             continue
         key = stem_of(file.path) + b"/" + path
         problem = _problem(info, written, parts)
@@ -211,11 +164,31 @@ def _read_archive(
             found.rejects.append(Reject(key=key, path=place, reason=problem))
             continue
         folders = tuple(parts[:-1])
-        pictures[key] = _Picture(file, key, folders, info.header_offset, info.file_size)
-    wrappers = _wrapper_count([picture.folders for picture in pictures.values()])
-    for picture in pictures.values():
-        picture.folders = picture.folders[wrappers:]
+        pictures[key] = Picture(file, key, folders, info.header_offset, info.file_size)
+    annotation_files += _naming(file, found, others, pictures)
     return list(pictures.values())
+
+
+def _naming(
+    file: RawFile,
+    found: ContainerFiles,
+    others: list[zipfile.ZipInfo],
+    pictures: Collection[bytes],
+) -> list[str]:
+    """Members of no known extension that name pictures of the archive."""
+    naming: list[str] = []
+    if not others:
+        return naming
+    with zipfile.ZipFile(found.full_path(file.path)) as archive:
+        for info in others[:_LOOKED_INTO_MAX]:
+            try:
+                with archive.open(info) as member:
+                    head = member.read(HEAD_BYTES)
+            except (*_ERRORS, RuntimeError, zlib.error):
+                continue  # Encrypted or damaged, and counted.
+            if b"\0" not in head and name_pictures(head.splitlines(), pictures):
+                naming.append(f"{readable_path(file.path)}, member {info.filename}")
+    return naming
 
 
 def _written(info: zipfile.ZipInfo) -> bytes:
@@ -254,57 +227,14 @@ def _problem(info: zipfile.ZipInfo, written: bytes, parts: list[bytes]) -> str:
     return member_problem(written, parts, info.file_size)
 
 
-def _wrapper_count(all_folders: list[tuple[bytes, ...]]) -> int:
-    """How many folders lie around everything; one that is named like a split is none of them."""
-    count = 0
-    for level in zip(*all_folders, strict=False):  # As deep as the flattest picture.
-        if len(set(level)) > 1 or are_all_splits(level[:1]):
-            break
-        count += 1
-    return count
-
-
-def _layout(pictures: list[_Picture]) -> tuple[dict[bytes, str], int | None, list[str]]:
-    """(split of each key, position of the class in the folders or None, notes)."""
-    tops = {picture.folders[0] for picture in pictures if picture.folders}
-    all_in_folders = bool(pictures) and all(picture.folders for picture in pictures)
-    splits: dict[bytes, str] = {}
-    notes: list[str] = []
-    depth = 0
-    if all_in_folders and are_all_splits(tops):
-        splits = {picture.key: readable_path(picture.folders[0]) for picture in pictures}
-        depth = 1
-    else:
-        by_path, notes = splits_of_paths({picture.archive.path: None for picture in pictures})
-        splits = {p.key: by_path[p.archive.path] for p in pictures if by_path}
-    class_folders = {p.folders[depth] for p in pictures if len(p.folders) > depth}
-    if pictures and all(len(picture.folders) > depth for picture in pictures):
-        if len(class_folders) > 1:
-            return splits, depth, notes
-    elif class_folders:
-        count = sum(len(picture.folders) <= depth for picture in pictures)
-        notes.append(
-            f"unlabelled: {count_text(count, 'picture')} of {len(pictures):,} lie in no class "
-            "folder, so that folders were not taken for classes"
-        )
-    return splits, None, notes
-
-
 def _inside(
-    archives: list[RawFile],
-    pictures: list[_Picture],
+    pictures: list[Picture],
     annotation_files: list[str],
     nested: list[str],
 ) -> list[str]:
     """What archives hold beside pictures to be packed."""
     seen = [f"annotation files ({names_text(annotation_files)})"] if annotation_files else []
-    masks = {f for p in pictures for f in p.folders if f.lower() in _MASK_FOLDERS}
-    # `images.zip` and `masks.zip` are as two folders. One alone holds what it holds.
-    stems = {split_path(stem_of(file.path))[1] for file in archives} if archives[1:] else set()
-    of_masks = {stem for stem in stems if role_of(stem).holds_masks}
-    if of_masks and (of_masks != stems):
-        masks |= {split_path(p.archive.path)[1] for p in pictures if p.archive_stem in of_masks}
+    masks = mask_folders_text(pictures)
     if masks:
-        shown = names_text(map(readable_path, sorted(masks)))
-        seen.append(f"folders of masks or labels ({shown})")
+        seen.append(masks)
     return [*seen, f"archives ({names_text(nested)})"] if nested else seen

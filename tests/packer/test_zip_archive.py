@@ -122,13 +122,13 @@ def test_given_classes_decide_and_others_are_rejected(tmp_path):
     assert reasons(found) == {"z/cat/1.jpg": "class 'cat' is not one of --classes"}
 
 
-def test_pictures_beside_class_folders_make_all_unlabelled(tmp_path):
-    """Nothing is left out, and a note says why there are no labels."""
+def test_pictures_beside_class_folders_are_counted(tmp_path):
+    """As on a disk: they have no label, and cost the others none."""
     members = [("cat/1.jpg", b"1"), ("dog/2.jpg", b"2"), ("3.jpg", b"3")]
     found = scan(write_zip(tmp_path / "z.zip", members), SourceOptions())
-    assert len(found.items) == 3
-    assert found.fields == ()
-    assert "1 picture of 3 lie in no class folder" in found.notes[0]
+    assert keys(found) == ["z/cat/1.jpg", "z/dog/2.jpg"]
+    assert found.ignored.counts == {"unlabelled: lies beside class folders": 1}
+    assert found.notes == ["1 not packed, unlabelled: lies beside class folders: z/3.jpg"]
 
 
 @pytest.mark.parametrize("other", ["annotations.json", "labels/1.txt", "masks/1.png"])

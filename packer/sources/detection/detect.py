@@ -6,9 +6,10 @@ first match would be wrong: a folder of VOC annotations holds folders of picture
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ class Examination:
         evidence: The strongest first, one entry a layout.
         format: Name of the source that reads the raw data; empty where none was decided on.
         line: The decision in one line; empty where there is none.
-        error: Why there is none, with what to do; None where there is one.
+        error: Why there is none, or why a build stops all the same, with what to do; else None.
     """
 
     evidence: tuple[Evidence, ...]
@@ -101,7 +102,7 @@ def detect(raw: Path, options: SourceOptions) -> Detection:
     """
     if options.format != AUTO_FORMAT:
         return Detection(format=options.format, line=f"format: {options.format} (as asked for)")
-    found = examine(raw, options)
+    found = _examine(raw, options)
     if found.error is not None:
         raise found.error
     return Detection(format=found.format, line=found.line, evidence=found.evidence)
@@ -110,9 +111,26 @@ def detect(raw: Path, options: SourceOptions) -> Detection:
 def examine(raw: Path, options: SourceOptions = _DEFAULTS) -> Examination:
     """Collect what speaks for any layout, and decide. What `options.format` asks for is left aside.
 
+    Archives are read for it, since only what is in them says whether a build takes them.
+
     Raises:
         SourceError: Nothing was found at all.
     """
+    found = _examine(raw, options)
+    if found.format not in _ARCHIVES:
+        return found
+    source = importlib.import_module(_ARCHIVES[found.format])
+    try:
+        source.scan(raw, options)
+    except SourceError as error:
+        return replace(found, error=error)
+    return found
+
+
+_ARCHIVES = {"tar": "packer.sources.tar", "zip": "packer.sources.zip_archive"}
+
+
+def _examine(raw: Path, options: SourceOptions) -> Examination:
     evidence, look = _gather(raw, options)
     shown = readable_path(os.fsencode(raw))
     best, others = evidence[0], evidence[1:]

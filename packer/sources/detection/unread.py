@@ -169,7 +169,7 @@ def find_unread(
             found.append(_frames(path))
         elif opaque_promise(name) and (scan is None or scan.format in _PICTURES_ALONE):
             found.append(_opaque(path))
-        elif not _says_nothing_by_name(name):
+        elif not says_nothing_by_name(name):
             try:
                 read_bytes = READ_BYTES if len(read) < _READ_WELL else READ_BYTES // 16
                 mentions = read_mentions(full, read_bytes)
@@ -201,7 +201,8 @@ def _frames(path: bytes) -> Unread:
 _PICTURES_ALONE = ("flat", "imagefolder")
 
 
-def _says_nothing_by_name(name: bytes) -> bool:
+def says_nothing_by_name(name: bytes) -> bool:
+    """Whether a file is called like documents, code and such, which say nothing of pictures."""
     extension = name[name.rfind(b".") :].lower() if b"." in name else b""
     if extension in _NOTHING_EXTENSIONS:
         return True

@@ -11,7 +11,14 @@ import msgspec
 
 from packer.errors import SourceError
 from packer.items.raw_item import Member, RawItem, Reject, Scan, tag_split
-from packer.sources.beside import Unread, files_beside
+from packer.sources.archive_folders import (
+    Picture,
+    count_left_out,
+    mask_folders_text,
+    pack,
+    read_layout,
+)
+from packer.sources.beside import Unread, files_beside, is_annotation_name
 from packer.sources.container_files import (
     ContainerFiles,
     find_container_files,
@@ -21,7 +28,7 @@ from packer.sources.only_split import is_other_split
 from packer.sources.pairing import stem_of
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
-from packer.sources.tar.archive import SIDECARS, Archive, Sample, read_archive
+from packer.sources.tar.archive import SIDECARS, Archive, Others, Sample, read_archive
 from packer.sources.text_labels import TextLabels
 from packer.wording import count_text, names_text, readable_path
 from readers.store.schema import Field
@@ -42,15 +49,17 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     member is, by its last part: a picture, `cls` (a label: number or name), `json` (kept as it is)
     or `txt` (a text). Other members are ignored, and a note names their suffixes. A sample without
     a part that others have is rejected, as are those with sparse members, or with links or paths
-    that lead out of the archive; nothing is ever unpacked.
+    that lead out of the archive; nothing is ever unpacked. Archives whose pictures have no such
+    parts at all are read as zip archives are: folders in them are splits and classes.
 
     Args:
         raw: One archive, or a folder with archives at any depth.
-        options: `classes` and `label_is_index` say what labels mean.
+        options: `classes` and `label_is_index` say what labels mean. Under format="tar", archives
+            of pictures alone that hold annotation files or parts of samples are read without.
 
     Raises:
-        SourceError: There is no archive, archives hold different parts or archives themselves, or
-            a file beside them says what their pictures are.
+        SourceError: There is no archive, archives hold different parts, archives themselves, or
+            annotations that are not read, or a file beside them says what their pictures are.
     """
     found = find_container_files(raw, _is_tar)
     found.ignore_pictures()
@@ -68,26 +77,52 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     splits_by_path, split_notes = splits_of_paths(file.path for file in found.files)
     splits = ordered_splits(splits_by_path.values())
     archives = []
-    nested: list[str] = []
+    others = Others()
     for file in found.files:
         first = len(found.rejects)
-        archives.append(read_archive(file, prefixes[file.path], found, notes, nested))
+        archives.append(read_archive(file, prefixes[file.path], found, notes, others))
         tag_split(found.rejects, first, splits_by_path.get(file.path))
     wanted = _wanted_parts(
         [a for a in archives if not is_other_split(splits_by_path.get(a.file.path), options.split)]
     )
-    # img2dataset writes tables beside archives that have all of it: no reason to stop.
-    beside, other = files_beside(found, _names_of(archives), are_labelled=bool(wanted))
-    unread = Unread(
-        inside=[f"archives ({names_text(nested)})"] if nested else [],
-        beside=[] if wanted else beside,
-        other=[*beside, *other] if wanted else other,
-    )
-    notes += unread.notes(raw, (file.path for file in found.files), options, name)
+    _set_lonely_aside(archives, wanted, others, found)
+    members = _names_of(archives)
     for archive in archives:
         first = len(found.rejects)
         _check_samples(archive, wanted, found)
         tag_split(found.rejects, first, splits_by_path.get(archive.file.path))
+    # Without parts of their own, samples are pictures in folders.
+    pictures = [] if wanted else _pictures(archives)
+    kinds = {archive.file.path: archive.kind for archive in archives}
+
+    def kind_of(picture: Picture) -> str:
+        return kinds[picture.archive.path]
+
+    layout = read_layout(os.fsencode(found.root), pictures, kind_of, options.classes)
+    # img2dataset writes tables beside archives that have all of it: no reason to stop.
+    are_labelled = bool(wanted or layout.classes)
+    beside, other = files_beside(found, members, are_labelled=are_labelled)
+    unread = Unread(
+        inside=_inside(others, pictures, are_told=bool(wanted)),
+        layout=layout.parts,
+        beside=[] if wanted else beside,
+        other=[*beside, *other] if wanted else other,
+    )
+    notes += unread.notes(raw, (file.path for file in found.files), options, name)
+    if not wanted:
+        notes += [*layout.notes, *count_left_out(layout, pictures, found.ignored)]
+        packed = pack(layout, pictures, kind_of, options.classes, found.rejects)
+        return Scan(
+            format=name,
+            root=found.root,
+            items=packed.items,
+            classes=packed.classes,
+            splits=packed.splits,
+            fields=packed.fields,
+            rejects=found.rejects,
+            ignored=found.ignored,
+            notes=[*notes, *_content_notes(archives, found)],
+        )
     labels = None
     if b"cls" in wanted:
         labels = _read_labels(archives, options, found, splits_by_path)
@@ -152,10 +187,18 @@ def _wanted_parts(archives: list[Archive]) -> tuple[bytes, ...]:
         SourceError: A part is in some archives and in no sample of others, so that no sample of
             all archives could be of one kind.
     """
-    with_samples = [archive for archive in archives if archive.samples]
+    with_samples = [a for a in archives if any(s.has_picture for s in a.samples)]
     wanted = []
     for suffix in SIDECARS:
-        having = [a for a in with_samples if any(suffix in s.sidecars for s in a.samples)]
+        # A README and a list are parts of no picture.
+        having = [
+            archive
+            for archive in with_samples
+            if any(
+                s.has_picture and (suffix in s.sidecars or suffix in s.lost)
+                for s in archive.samples
+            )
+        ]
         if not having:
             continue
         lacking = [archive for archive in with_samples if archive not in having]
@@ -167,6 +210,60 @@ def _wanted_parts(archives: list[Archive]) -> tuple[bytes, ...]:
             )
         wanted.append(suffix)
     return tuple(wanted)
+
+
+def _set_lonely_aside(
+    archives: list[Archive], wanted: tuple[bytes, ...], others: Others, found: ContainerFiles
+) -> None:
+    """Take members without a picture out of the samples, unless others have such parts.
+
+    A list or a README is not a sample that lost its picture.
+    """
+    for archive in archives:
+        kept = []
+        for sample in archive.samples:
+            members = list(sample.sidecars.values())
+            if (
+                sample.has_picture
+                or not sample.sidecars
+                or not sample.sidecars.keys().isdisjoint(wanted)
+            ):
+                kept.append(sample)
+                continue
+            for member in members:
+                suffix = readable_path(member.name.rpartition(b".")[2].lower())
+                place = f"{readable_path(archive.file.path)}, member {readable_path(member.name)}"
+                found.ignored.add(f"tar member with .{suffix}, which is not read", place)
+                if is_annotation_name(member.name):
+                    others.annotations.append(place)
+        archive.samples = kept
+
+
+def _pictures(archives: list[Archive]) -> list[Picture]:
+    """Pictures of samples that have nothing else."""
+    return [
+        Picture(
+            archive.file,
+            archive.key_of(sample),
+            tuple(sample.picture.name.split(b"/")[:-1]),
+            sample.picture.position,
+            sample.picture.byte_count,
+        )
+        for archive in archives
+        for sample in archive.samples
+        if sample.picture is not None
+    ]
+
+
+def _inside(others: Others, pictures: list[Picture], *, are_told: bool) -> list[str]:
+    """What archives hold beside samples; where these have parts of their own, other archives."""
+    seen = []
+    if others.annotations and not are_told:
+        seen.append(f"annotation files ({names_text(others.annotations)})")
+    masks = mask_folders_text(pictures)
+    if masks:
+        seen.append(masks)
+    return [*seen, f"archives ({names_text(others.nested)})"] if others.nested else seen
 
 
 def _names_of(archives: list[Archive]) -> list[bytes]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from packer.items.raw_item import RawFile, Reject
-from packer.sources.beside import is_nested
+from packer.sources.beside import is_annotation_name, is_nested
 from packer.sources.container_files import ContainerFiles
 from packer.sources.tar.members import (
     DATA_BYTES_MAX,
@@ -62,6 +62,19 @@ class Sample:
 
 
 @dataclass
+class Others:
+    """Places of members that are parts of no sample and that say something.
+
+    Attributes:
+        annotations: Those that are called like annotation files.
+        nested: Archives.
+    """
+
+    annotations: list[str] = field(default_factory=list)
+    nested: list[str] = field(default_factory=list)
+
+
+@dataclass
 class Archive:
     """An archive whose members were read."""
 
@@ -77,7 +90,7 @@ class Archive:
 
 
 def read_archive(
-    file: RawFile, prefix: bytes, found: ContainerFiles, notes: list[str], nested: list[str]
+    file: RawFile, prefix: bytes, found: ContainerFiles, notes: list[str], unread: Others
 ) -> Archive:
     """Group the members of an archive into samples; what belongs to none is accounted for.
 
@@ -86,7 +99,7 @@ def read_archive(
         prefix: What keys of its samples begin with.
         found: Takes rejects and ignored members.
         notes: Takes what is odd.
-        nested: Takes the places of archives in the archive.
+        unread: Takes the places of members that are not read and say something.
     """
     shown = readable_path(file.path)
     reader = TarReader(found.full_path(file.path), _data_bytes_max)
@@ -115,7 +128,9 @@ def read_archive(
                 shown_suffix = f".{readable_path(suffix)}" if suffix else "no suffix"
                 found.ignored.add(f"tar member with {shown_suffix}, which is not read", place)
                 if is_nested(member.name):
-                    nested.append(place)
+                    unread.nested.append(place)
+                elif is_annotation_name(member.name):
+                    unread.annotations.append(place)
                 continue
             if current is None or current.key != key:
                 current = Sample(key, member.position)
