@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from readers.chance.draws import is_sent
-from readers.reading.filling import BatchReader
+from readers.reading.batch_reader import BatchReader
 from readers.reading.names import cannot_set, checked_names, split_name, unknown
 from readers.reading.samples import Sample
 from readers.reading.selection import Selection

@@ -543,12 +543,13 @@ def _read_shard(
     count = len(shard.offsets)
     first = int(store.first_samples[number])
     located = store.located(np.arange(first, first + count))
-    starts, lengths = located.spans()
-    low = int(store.range.starts[number])
+    records, lengths = located.records(), located.lengths()
     # What a gather goes by: it checks nothing any more.
-    assert (starts >= low).all()
-    assert (starts + lengths <= low + store.manifest.shards[number].bytes).all()
+    assert (records.offsets >= 0).all()
+    assert (records.offsets + lengths <= store.manifest.shards[number].bytes).all()
     assert (lengths >= store.layout.variable_start).all()
+    (pieces,) = store.bytes.fetch([records])
+    assert len(pieces.starts) == count
     for column in store.layout.columns:
         assert len(located.column(column.name)) == count
     reader, samples = RecordReader(store.layout), Samples(store)

@@ -24,6 +24,7 @@ from readers.machine import Memory
 from readers.store.errors import CodecError, ImageError, ShardError, StoreError
 from readers.store.layout import BUILDING_SUFFIX, MANIFEST_NAME, shard_name
 from readers.store.manifest import Manifest, read_manifest
+from readers.store.read_bytes import ReadBytes
 from readers.store.reader import StoreReader
 from readers.store.record import RecordReader
 from readers.store.schema import ITEM_DTYPES, Field, Schema, field_bytes
@@ -226,11 +227,17 @@ class _Records:
         self._reader = reader
         self._first = np.cumsum([0, *(len(offsets) for _, offsets, _ in shards)])
         self._descriptors = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path, _, _ in shards]
+        self._bytes = ReadBytes(len(shards))
+        self._files = [
+            self._bytes.add(number, path, self._descriptors[number])
+            for number, (path, _, _) in enumerate(shards)
+        ]
 
     def __enter__(self) -> _Records:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._bytes.close()
         for descriptor in self._descriptors:
             os.close(descriptor)
 
@@ -259,13 +266,13 @@ class _Records:
         """Seconds that it took to read and decode a record, and its bytes.
 
         Raises:
-            ShardError: It cannot be decoded.
+            ShardError: It cannot be read or decoded.
         """
         number, offset, length = self._place(index)
         started = time.perf_counter()
-        record = os.pread(self._descriptors[number], length, offset)
+        record = self._files[number][offset : offset + length]
         try:
-            self._reader.unpack(memoryview(record))
+            self._reader.unpack(record)
         except (CodecError, ImageError) as error:
             at = index - int(self._first[number])
             raise ShardError.at(self._shards[number][0], str(error), at) from error

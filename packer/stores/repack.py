@@ -69,7 +69,7 @@ class Part:
         """Its size, about."""
         if self.indices is None:
             return self.store.manifest.shards[self.kept_shard].bytes
-        return int(self.store.located(self.indices).spans()[1].sum())
+        return int(self.store.located(self.indices).lengths().sum())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -188,7 +188,7 @@ def _positions_of(store: StoreReader, keys: Sequence[str]) -> NDArray[np.int64]:
 
 def _cut(store: StoreReader, indices: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """The samples of each shard: as a build would cut them, so that many threads have work."""
-    sizes = store.located(indices).spans()[1]
+    sizes = store.located(indices).lengths()
     limit = max(_SHARD_BYTES_LEAST, int(sizes.sum()) // _SHARD_COUNT_AIM)
     said = store.manifest.recipe.get("shard_bytes_max")
     limit = min(limit, said if isinstance(said, int) and said > 0 else _SHARD_BYTES)

@@ -18,8 +18,9 @@ from readers.chance.permutation import derived_words
 from readers.dataset import LMDBDataset
 from readers.ops.operations import ImageOp
 from readers.reading.collate import collate
-from readers.reading.filling import ImageOps, MapFiller, StoreFiller
+from readers.reading.filling import MapFiller, StoreFiller
 from readers.reading.joined import JoinedFiller
+from readers.reading.worked_images import ImageOps
 
 Filler = StoreFiller | JoinedFiller | MapFiller
 

@@ -9,19 +9,46 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import get_worker_info
 
-from readers.store.mapping import FileRange
+from readers.store.record_bytes import Pieces
 
 
-def bytes_of(files: FileRange) -> torch.Tensor:
-    """A store's whole range of addresses as a uint8 tensor, which keeps the range alive.
+def bytes_of(memory: NDArray[np.uint8]) -> torch.Tensor:
+    """Memory, such as the mapped files of a store, as a uint8 tensor, which keeps it alive.
 
-    It is for reading alone, and only where files are mapped.
+    It is for reading alone.
     """
     # torch warns of read-only buffers since it cannot guard them; this one is guarded by the
     # system, and is never handed out.
-    window = (ctypes.c_ubyte * len(files.data)).from_address(files.address)
-    window.owner = files.data  # type: ignore[attr-defined]
+    window = (ctypes.c_ubyte * len(memory)).from_address(memory.ctypes.data)
+    window.owner = memory  # type: ignore[attr-defined]
     return torch.frombuffer(window, dtype=torch.uint8)
+
+
+class Gatherer:
+    """Puts pieces of one length where they are wanted."""
+
+    def __init__(self) -> None:
+        # Of mapped files there is one memory for all batches.
+        self._known: tuple[NDArray[np.uint8], torch.Tensor] | None = None
+
+    def __call__(self, pieces: Pieces, out: torch.Tensor) -> torch.Tensor:
+        """Rows of bytes.
+
+        Args:
+            pieces: As many as rows, and as long.
+            out: (row, byte) uint8, contiguous, to copy into; the `out` that they were asked with.
+
+        Returns:
+            `out`.
+        """
+        if pieces.in_out or not out.nbytes:
+            return out
+        if pieces.memory.flags.writeable:  # Read for this batch alone.
+            return gather(torch.from_numpy(pieces.memory), pieces.starts, out.shape[1], out)
+        known = self._known  # Other threads may set it to theirs.
+        if known is None or known[0] is not pieces.memory:
+            self._known = known = pieces.memory, bytes_of(pieces.memory)
+        return gather(known[1], pieces.starts, out.shape[1], out)
 
 
 def gather(

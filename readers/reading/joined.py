@@ -10,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from readers.chance.draws import INDEX_BITS, split_draws
+from readers.reading.batch_reader import Take
 from readers.reading.collate import collate
-from readers.reading.filling import StoreFiller, Take
+from readers.reading.filling import StoreFiller
 from readers.reading.samples import GatheredSamples
 from readers.stats import Watch
 

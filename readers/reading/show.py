@@ -12,19 +12,39 @@ from readers.reading.samples import Sample
 from readers.reading.view import ImageAs
 from readers.store.reader import StoreReader
 from readers.store.samples import Samples
-from readers.store.schema import Field
+from readers.store.schema import Field, Schema
+
+
+class Shows:
+    """Makes of stored fields of a sample what the caller wants of them.
+
+    Args:
+        schema: Of the store.
+        names: The fields.
+        image_as: What images are.
+
+    Attributes:
+        changes: The fields whose value is changed, and how.
+    """
+
+    def __init__(self, schema: Schema, names: Sequence[str], image_as: ImageAs) -> None:
+        # What can be known from the schema is worked out once, here.
+        shows = [(name, _show_of(schema[name], image_as)) for name in names]
+        self.changes = [(name, show) for name, show in shows if show is not None]
+
+    def __call__(self, sample: Sample) -> Sample:
+        """The same dict, with its values changed."""
+        for name, show in self.changes:
+            sample[name] = show(sample[name])
+        return sample
 
 
 class SampleReader:
-    """Takes fields of samples, as the caller wants them.
-
-    What can be known from the schema is worked out once, here; `at` is the per-sample path.
-    """
+    """Takes fields of samples, as the caller wants them; `at` is the per-sample path."""
 
     def __init__(self, store: StoreReader, names: Sequence[str], image_as: ImageAs) -> None:
-        self._samples = Samples(store, names)
-        shows = [(name, _show_of(store.manifest.schema[name], image_as)) for name in names]
-        self._shows = [(name, show) for name, show in shows if show is not None]
+        self._at = Samples(store, names).at
+        self._changes = Shows(store.manifest.schema, names, image_as).changes
 
     def at(self, position: int) -> Sample:
         """The fields of the sample at a position in the store.
@@ -32,8 +52,8 @@ class SampleReader:
         Raises:
             ShardError: A shard or record is missing or damaged; the message names the sample.
         """
-        sample = self._samples.at(position)
-        for name, show in self._shows:
+        sample = self._at(position)
+        for name, show in self._changes:
             sample[name] = show(sample[name])
         return sample
 

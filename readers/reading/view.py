@@ -10,21 +10,18 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from readers.reading.gather import bytes_of
 from readers.reading.selection import Selection
 from readers.store.errors import ManifestError, ShardError, StoreError
 from readers.store.manifest import Manifest
 from readers.store.reader import StoreReader, open_store
-from readers.store.shard_reader import ShardReader
 
 ImageAs = Literal["tensor", "numpy", "pil"]
 
 Io = Literal["auto", "read-ahead"]
 
-_OPENED = ("_store", "_selection", "_bytes")
+_OPENED = ("_store", "_selection")
 
 
 @dataclass(eq=False, kw_only=True)
@@ -52,7 +49,6 @@ class StoreView:
     io: Io = "auto"
     _store: StoreReader | None = field(default=None, repr=False)
     _selection: Selection | None = field(default=None, repr=False)
-    _bytes: torch.Tensor | None = field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Settings alone: an opened store neither travels nor needs to."""
@@ -99,14 +95,6 @@ class StoreView:
         return selection
 
     @property
-    def data(self) -> torch.Tensor:
-        """All bytes of the store's range of addresses; see `bytes_of`."""
-        data = self._bytes
-        if data is None:
-            data = self._bytes = bytes_of(self.store.range)
-        return data
-
-    @property
     def result_names(self) -> tuple[str, ...]:
         """Names of the fields of a result, in order."""
         return self.fields if self.returns is None else self.returns
@@ -116,13 +104,19 @@ class StoreView:
             return self.store.manifest.splits[self.split]
         return len(self.selection)
 
-    def damaged(self, shard: ShardReader, position: int, error: StoreError) -> ShardError:
-        """The error of a record that cannot be read, with its place."""
+    def damaged(self, position: int, error: StoreError) -> ShardError:
+        """The error of a record that cannot be read, with its place.
+
+        Args:
+            position: Of the sample in the store.
+            error: What is wrong with it.
+        """
+        shard, place = self.store.locate(position)
         return ShardError.at(
             shard.path,
             f"{error}. The record is damaged; list every damaged sample with: "
             f"packer verify {self.path}",
-            position,
+            place,
         )
 
 

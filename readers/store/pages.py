@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from readers.store.errors import CodecError
+from readers.store.record_bytes import FileBytes
 
 MAGIC = 0xBEEFC0DE
 DATA_VERSION = 1
@@ -34,6 +35,7 @@ _PAGE_HEADER_BYTES = 16
 _META = struct.Struct("<IIQQ")
 _DATABASE = struct.Struct("<IHHQQQQQ")
 _META_TAIL = struct.Struct("<QQ")
+_META_BYTES = _PAGE_HEADER_BYTES + _META.size + 2 * _DATABASE.size + _META_TAIL.size
 _NODE = struct.Struct("<HHHH")
 _PAGE_NUMBER = struct.Struct("<Q")
 _PAGE_FLAGS_LOWER = struct.Struct("<HH")
@@ -58,13 +60,13 @@ class PageFile:
     """The B+trees of one sealed LMDB file.
 
     Args:
-        data: The whole file.
+        data: The whole file. It is asked for one page at a time.
 
     Raises:
         CodecError: It is no LMDB file of the known version, or its pages contradict each other.
     """
 
-    def __init__(self, data: memoryview) -> None:
+    def __init__(self, data: FileBytes) -> None:
         self._data = data
         first = self._meta(0)
         self.page_bytes = first[0]
@@ -77,21 +79,21 @@ class PageFile:
 
     def _meta(self, start: int) -> tuple[int, Database, int]:
         """(page size, main database, transaction number) of the meta page at `start`."""
-        at = start + _PAGE_HEADER_BYTES
-        if len(self._data) < at + _META.size + 2 * _DATABASE.size + _META_TAIL.size:
+        if len(self._data) < start + _META_BYTES:
             raise CodecError(f"{len(self._data)} bytes are too few for an LMDB file")
-        magic, version, _, _ = _META.unpack_from(self._data, at)
+        page, at = self._data[start : start + _META_BYTES], _PAGE_HEADER_BYTES
+        magic, version, _, _ = _META.unpack_from(page, at)
         if magic != MAGIC or version != DATA_VERSION:
             raise CodecError(
                 f"magic {magic:08x} and version {version}, expected {MAGIC:08x} and {DATA_VERSION}"
             )
         at += _META.size
-        page_bytes = _DATABASE.unpack_from(self._data, at)[0]
+        page_bytes = _DATABASE.unpack_from(page, at)[0]
         if page_bytes not in _PAGE_SIZES:
             raise CodecError(f"page size {page_bytes}, expected a power of two in [512, 65536]")
-        main = self._database(self._data[at + _DATABASE.size :])
+        main = self._database(page[at + _DATABASE.size :])
         at += 2 * _DATABASE.size
-        return page_bytes, main, _META_TAIL.unpack_from(self._data, at)[1]
+        return page_bytes, main, _META_TAIL.unpack_from(page, at)[1]
 
     @staticmethod
     def _database(description: memoryview) -> Database:
@@ -118,29 +120,29 @@ class PageFile:
         for _ in range(_DEPTH_MAX):
             if page is None:
                 return None
-            start, flags, nodes = self._page(page)
+            start, view, flags, nodes = self._page(page)
             if flags & _LEAF:
                 # The first node whose key is not below `key`.
                 low, high = 0, len(nodes)
                 while low < high:
                     middle = (low + high) // 2
-                    if self._leaf_node(start, nodes[middle])[0] < key:
+                    if self._leaf_node(start, view, nodes[middle])[0] < key:
                         low = middle + 1
                     else:
                         high = middle
                 if low == len(nodes):
                     return None
-                found, _, value, size = self._leaf_node(start, nodes[low])
+                found, _, value, size = self._leaf_node(start, view, nodes[low])
                 return (value, size) if found == key else None
             # The last child whose key is not above `key`; the first child's key counts as lowest.
             low, high = 1, len(nodes)
             while low < high:
                 middle = (low + high) // 2
-                if self._branch_node(start, nodes[middle])[0] <= key:
+                if self._branch_node(view, nodes[middle])[0] <= key:
                     low = middle + 1
                 else:
                     high = middle
-            page = self._branch_node(start, nodes[low - 1])[1]
+            page = self._branch_node(view, nodes[low - 1])[1]
         raise CodecError(f"a tree deeper than {_DEPTH_MAX}")
 
     def _leaves(self, database: Database) -> Iterator[tuple[bytes, int, int, int]]:
@@ -153,53 +155,54 @@ class PageFile:
             if len(stack) > budget:
                 raise CodecError(f"a tree with more pages than the file's {self._page_count}")
             budget -= 1
-            start, flags, nodes = self._page(stack.pop())
+            start, view, flags, nodes = self._page(stack.pop())
             if flags & _LEAF:
                 for node in nodes:
-                    yield self._leaf_node(start, node)
+                    yield self._leaf_node(start, view, node)
             else:
-                stack += [self._branch_node(start, node)[1] for node in reversed(nodes)]
+                stack += [self._branch_node(view, node)[1] for node in reversed(nodes)]
 
-    def _page(self, number: int) -> tuple[int, int, tuple[int, ...]]:
-        """(offset, flags, node offsets) of a branch or leaf page."""
+    def _page(self, number: int) -> tuple[int, memoryview, int, tuple[int, ...]]:
+        """(offset, bytes, flags, node offsets) of a branch or leaf page."""
         if not 2 <= number < self._page_count:
             raise CodecError(f"page {number}, expected [2, {self._page_count})")
         start = number * self.page_bytes
-        flags, lower = _PAGE_FLAGS_LOWER.unpack_from(self._data, start + 10)
+        page = self._data[start : start + self.page_bytes]
+        flags, lower = _PAGE_FLAGS_LOWER.unpack_from(page, 10)
         kind = flags & 0xFF
         if kind not in (_BRANCH, _LEAF):
             raise CodecError(f"page {number} has flags {flags:#x}, expected a branch or a leaf")
         if not _PAGE_HEADER_BYTES < lower <= self.page_bytes or lower % 2:
             raise CodecError(f"page {number} has its nodes end at {lower}")
         count = (lower - _PAGE_HEADER_BYTES) // 2
-        nodes = struct.unpack_from(f"<{count}H", self._data, start + _PAGE_HEADER_BYTES)
-        return start, kind, nodes
+        nodes = struct.unpack_from(f"<{count}H", page, _PAGE_HEADER_BYTES)
+        return start, page, kind, nodes
 
-    def _branch_node(self, start: int, node: int) -> tuple[bytes, int]:
+    def _branch_node(self, page: memoryview, node: int) -> tuple[bytes, int]:
         """(key, child's page number) of a branch node."""
         if node + _NODE.size > self.page_bytes:
             raise CodecError(f"a node at {node} of a page of {self.page_bytes} bytes")
-        low, high, flags, key_size = _NODE.unpack_from(self._data, start + node)
+        low, high, flags, key_size = _NODE.unpack_from(page, node)
         if node + _NODE.size + key_size > self.page_bytes:
             raise CodecError(f"a key of {key_size} bytes at {node} leaves its page")
-        at = start + node + _NODE.size
-        return bytes(self._data[at : at + key_size]), low | high << 16 | flags << 32
+        at = node + _NODE.size
+        return bytes(page[at : at + key_size]), low | high << 16 | flags << 32
 
-    def _leaf_node(self, start: int, node: int) -> tuple[bytes, int, int, int]:
+    def _leaf_node(self, start: int, page: memoryview, node: int) -> tuple[bytes, int, int, int]:
         """(key, flags, offset of the value in the file, bytes of the value) of a leaf node."""
         page_bytes = self.page_bytes
         if node + 8 > page_bytes:
             raise CodecError(f"a node at {node} of a page of {page_bytes} bytes")
-        low, high, flags, key_size = _NODE.unpack_from(self._data, start + node)
+        low, high, flags, key_size = _NODE.unpack_from(page, node)
         size = low | high << 16
-        at = start + node + 8
+        at = node + 8
         end = node + 8 + key_size + (8 if flags & _BIGDATA else size)
         if end > page_bytes:
             raise CodecError(f"an entry of {end - node} bytes at {node} leaves its page")
-        key = bytes(self._data[at : at + key_size])
-        value = at + key_size
+        key = bytes(page[at : at + key_size])
+        value = start + at + key_size
         if flags & _BIGDATA:
-            number = _PAGE_NUMBER.unpack_from(self._data, value)[0]
+            number = _PAGE_NUMBER.unpack_from(page, at + key_size)[0]
             value = number * page_bytes + _PAGE_HEADER_BYTES
             if not 2 <= number < self._page_count or value + size > len(self._data):
                 raise CodecError(

@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.store.codecs import little
-from readers.store.errors import ShardError
 from readers.store.layout import MANIFEST_NAME
 from readers.store.manifest import Manifest, read_manifest
-from readers.store.mapping import FileRange
+from readers.store.mapped_bytes import MappedBytes
 from readers.store.record import RecordLayout
+from readers.store.record_bytes import RecordBytes, Wanted
 from readers.store.shard_files import check_shard_files
 from readers.store.shard_reader import ShardReader, open_shard_file
 
@@ -44,17 +44,39 @@ class Located:
         self._store = store
         self._numbers = numbers
         self._positions = positions
+        self._offsets: NDArray[np.int64] | None = None
 
-    def spans(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where each record begins in the mapped range, and its length, in bytes."""
-        store = self._store
-        offsets = store.taken("offset", "uint64", self._numbers, self._positions)
-        starts = offsets.astype(np.int64) + store.range.starts[self._numbers]
-        if not store.layout.variable_fields:
+    def records(self) -> Wanted:
+        """Each record whole, as it is asked for at the door to the store's bytes."""
+        return self.within(0, self.lengths())
+
+    def within(
+        self,
+        first: NDArray[np.int64] | int,
+        lengths: NDArray[np.int64] | int,
+        out: NDArray[np.uint8] | None = None,
+    ) -> Wanted:
+        """A part of each record, as it is asked for: a field of fixed size, rows of pixels.
+
+        Args:
+            first: Where it begins in the record, in bytes.
+            lengths: Its bytes.
+            out: See `Wanted`.
+        """
+        if self._offsets is None:
+            offsets = self._store.taken("offset", "uint64", self._numbers, self._positions)
+            self._offsets = offsets.view(np.int64)  # They lie in a file.
+        offsets = self._offsets + first
+        return Wanted(shards=self._numbers, offsets=offsets, lengths=lengths, out=out)
+
+    def lengths(self) -> NDArray[np.int64]:
+        """Bytes of each record."""
+        layout = self._store.layout
+        if not layout.variable_fields:
             # Checked when the shard was opened: all are as long.
-            return starts, np.full(len(starts), store.layout.variable_start, np.int64)
-        lengths = store.taken("length", "uint32", self._numbers, self._positions)
-        return starts, lengths.astype(np.int64)
+            return np.full(len(self._positions), layout.variable_start, np.int64)
+        found = self._store.taken("length", "uint32", self._numbers, self._positions)
+        return found.astype(np.int64)
 
     def column(self, name: str) -> NDArray[Any]:
         """One number of each, out of the index: a scalar field, or the extent of an image.
@@ -78,7 +100,7 @@ class StoreReader:
         layout: Where everything lies in a record.
         column_dtypes: Element type of each array of numbers in the index, by name.
         first_samples: Position in the store of each shard's first sample, and the count of all.
-        range: The mapped shards.
+        bytes: The door to the bytes of its shards.
     """
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
@@ -88,20 +110,20 @@ class StoreReader:
         counts = [shard.sample_count for shard in manifest.shards]
         self.first_samples: NDArray[np.int64] = np.cumsum([0, *counts], dtype=np.int64)
         self._first_samples = self.first_samples.tolist()
-        self.range = self._reserve(manifest)
+        self.bytes: RecordBytes = self._reserve(manifest)
         self._shards: list[ShardReader | None] = [None] * len(counts)
         self._reads_ahead = False
         self._is_open = np.zeros(len(counts), bool)
         self.column_dtypes = {item.name: item.dtype for item in self.layout.columns}
-        # Where each shard's array begins, by name: in the range; or, from _UNKNOWN + 1 on, among
-        # the copies.
+        # Where each shard's array begins, by name: in the memory of the mapped files; or, from
+        # _UNKNOWN + 1 on, among the copies.
         self._places: dict[str, NDArray[np.int64]] = {}
         self._copies: dict[str, NDArray[Any]] = {}
 
-    def _reserve(self, manifest: Manifest) -> FileRange:
-        """The range of addresses of all shards."""
+    def _reserve(self, manifest: Manifest) -> RecordBytes:
+        """A place for the bytes of all shards."""
         try:
-            return FileRange([shard.bytes for shard in manifest.shards])
+            return MappedBytes([shard.bytes for shard in manifest.shards])
         except MemoryError:
             # A manifest may claim any size; it is believed when the files have it.
             for info in manifest.shards:
@@ -129,15 +151,13 @@ class StoreReader:
         path = self.path / info.file
         descriptor = open_shard_file(path, info)
         try:
-            self.range.map_file(number, descriptor)
-        except OSError as error:
-            raise ShardError.at(path, f"cannot be mapped: {error.strerror}") from error
+            file = self.bytes.add(number, path, descriptor)
         finally:
             os.close(descriptor)
         # Checking goes through the index from end to end, with the kernel reading ahead.
-        shard = ShardReader(path, self.range.file(number), info, self.layout)
+        shard = ShardReader(path, file, info, self.layout)
         if not self._reads_ahead:
-            self.range.expect_random_reads(number)
+            self.bytes.expect(number, in_order=False)
         return shard
 
     def read_ahead(self) -> None:
@@ -148,7 +168,7 @@ class StoreReader:
         with _opening:
             self._reads_ahead = True
             for number in np.flatnonzero(self._is_open).tolist():
-                self.range.expect_random_reads(number, are_random=False)
+                self.bytes.expect(number, in_order=True)
 
     def shards(self) -> Iterable[ShardReader]:
         """All shards, in order."""
@@ -184,8 +204,9 @@ class StoreReader:
     ) -> NDArray[Any]:
         """Elements of an index array of several shards.
 
-        The arrays lie in the mapped range, so one look-up serves all shards, and processes share
-        them. A short array has no aligned place there; such ones are copied, end to end.
+        Where files are mapped, the arrays lie in one range: one look-up serves all shards, and
+        processes share them. A short array has no aligned place there; such ones are copied, end to
+        end, as are all where files are read.
         """
         places = self._places.get(name)
         if places is None:
@@ -201,8 +222,8 @@ class StoreReader:
         if is_copied.all():
             taken: NDArray[Any] = self._copies[name][known - _UNKNOWN - 1 + positions]
             return taken
-        item_bytes = np.dtype(dtype).itemsize
-        whole = self.range.data[: len(self.range.data) // item_bytes * item_bytes]
+        item_bytes, memory = np.dtype(dtype).itemsize, self.bytes.memory
+        whole = memory[: len(memory) // item_bytes * item_bytes]
         mapped = whole.view(little(dtype))
         if not is_copied.any():
             taken = mapped[known + positions]
@@ -215,11 +236,12 @@ class StoreReader:
         return taken
 
     def _find_place(self, name: str, number: int, dtype: str) -> None:
-        """Note where a shard's array begins, in elements: in the range, or among the copies."""
+        """Note where a shard's array begins, in elements: in the memory, or among the copies."""
         array = self._index_array(number, name)
-        start = int(array.ctypes.data) - self.range.address
+        memory = self.bytes.memory
+        start = int(array.ctypes.data) - int(memory.ctypes.data)
         item_bytes = array.dtype.itemsize
-        if 0 <= start < len(self.range.data) and start % item_bytes == 0:
+        if 0 <= start < len(memory) and start % item_bytes == 0:
             self._places[name][number] = start // item_bytes
             return
         with _opening:

@@ -30,6 +30,7 @@ from readers.store.manifest import ShardInfo
 from readers.store.npy import npy_view
 from readers.store.pages import PageFile
 from readers.store.record import RecordLayout
+from readers.store.record_bytes import FileBytes
 from readers.store.schema import ITEM_DTYPES, Field
 
 _INDEX_ARRAYS = (("offset", "uint64"), ("length", "uint32"), ("crc32", "uint32"))
@@ -66,7 +67,7 @@ def open_shard_file(path: Path, info: ShardInfo) -> int:
 
 
 class ShardReader:
-    """A checked view of one mapped shard.
+    """A checked view of one shard.
 
     All that the index says is held against the file before anything is read by it: offsets,
     lengths, extents, element types, positions among names. So no read leaves the file, whoever
@@ -74,11 +75,12 @@ class ShardReader:
 
     Args:
         path: The shard file, for messages.
-        data: All its bytes.
+        file: All its bytes.
         info: Its entry in the manifest.
         layout: Of the store's schema.
 
     Attributes:
+        file: As given.
         offsets: Where each record begins in the file, uint64.
         lengths: Bytes of each record, uint32.
         checksums: CRC-32 of each record, uint32.
@@ -89,14 +91,12 @@ class ShardReader:
         ShardError: The file is damaged, crafted or another shard's.
     """
 
-    def __init__(
-        self, path: Path, data: NDArray[np.uint8], info: ShardInfo, layout: RecordLayout
-    ) -> None:
+    def __init__(self, path: Path, file: FileBytes, info: ShardInfo, layout: RecordLayout) -> None:
         self.path = path
-        self._data = memoryview(data)  # type: ignore[arg-type]
+        self.file = file
         self.layout = layout
         try:
-            self._pages = PageFile(self._data)
+            self._pages = PageFile(self.file)
             self._keys = self._pages.database(KEYS_DB)
             index = {
                 bytes(key): (start, size)
@@ -116,7 +116,7 @@ class ShardReader:
                 item.name: self._array(index, column_key(item.name), item.dtype, count)
                 for item in layout.columns
             }
-            _check_extents(self.offsets, self.lengths, layout, len(self._data))
+            _check_extents(self.offsets, self.lengths, layout, len(self.file))
             for field in layout.schema.fields:
                 _check_columns(field, self.columns, self.lengths)
         except CodecError as error:
@@ -132,7 +132,7 @@ class ShardReader:
         except KeyError:
             raise CodecError(f"no array {name!r} in its index") from None
         try:
-            return npy_view(self._data[start : start + size], dtype, count)
+            return npy_view(self.file[start : start + size], dtype, count)
         except CodecError as error:
             raise CodecError(f"index array {name!r}: {error}") from error
 
@@ -145,7 +145,7 @@ class ShardReader:
             start, size = found
             if size != POSITION_BYTES:
                 raise CodecError(f"a key's position in {size} bytes, expected {POSITION_BYTES}")
-            position = index_from_key(self._data[start : start + size])
+            position = index_from_key(self.file[start : start + size])
             if position >= len(self.offsets):
                 raise CodecError(f"key at position {position}, expected [0, {len(self.offsets)})")
         except CodecError as error:
@@ -153,15 +153,16 @@ class ShardReader:
         return position
 
     def record(self, position: int) -> memoryview:
-        """The bytes of one record, in the mapped file."""
+        """The bytes of one record."""
         start = int(self.offsets[position])
-        return self._data[start : start + int(self.lengths[position])]
+        return self.file[start : start + int(self.lengths[position])]
 
-    def check_record(self, position: int) -> None:
-        """Hold a record against its checksum. Raises ChecksumError."""
+    def check_record(self, position: int, record: memoryview | None = None) -> None:
+        """Hold a record, which may be at hand, against its checksum. Raises ChecksumError."""
         from zlib import crc32
 
-        found, expected = crc32(self.record(position)), int(self.checksums[position])
+        record = self.record(position) if record is None else record
+        found, expected = crc32(record), int(self.checksums[position])
         if found != expected:
             raise ChecksumError.at(
                 self.path,

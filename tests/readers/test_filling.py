@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from readers.dataset import LMDBDataset
-from readers.ops import RandomFlip, RandomResizedCrop
+from readers.ops import CenterCrop, RandomFlip, RandomResizedCrop
 from readers.ops.image_plan import compile_ops
 from readers.reading.collate import collate
-from readers.reading.filling import ImageOps, MapFiller, StoreFiller
+from readers.reading.filling import MapFiller, StoreFiller
+from readers.reading.worked_images import ImageOps
 from readers.stats import Watch
 from readers.store.schema import Field
 
@@ -142,7 +143,7 @@ def test_windows_are_decoded_in_workers_alone(every_kind):
     view = LMDBDataset(every_kind.path, fields=["photo"]).view
     filler = StoreFiller(view, ImageOps("photo", compile_ops([RandomResizedCrop(5)]), 3))
     filler.fill(np.arange(4), 0, Memory().take, Watch())
-    assert filler._opened().windows is None
+    assert filler._opened().images.windows is None
 
 
 def test_samples_of_any_dataset_are_taken_one_by_one(same):
@@ -163,3 +164,68 @@ def test_samples_of_any_dataset_are_taken_one_by_one(same):
     assert asked == watch.indices == [3, 1, 2]
     assert watch.stages["transform"] > 0
     assert watch.stages["collate"] > 0
+
+
+class Asked:
+    """The bytes of a store, with what was asked of them."""
+
+    def __init__(self, record_bytes):
+        self._bytes = record_bytes
+        self.requests = []
+
+    def __getattr__(self, name):
+        return getattr(self._bytes, name)
+
+    def fetch(self, wanted):
+        self.requests.append(wanted)
+        return self._bytes.fetch(wanted)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Gives what is asked of the bytes of a view's store."""
+
+    def watch(view):
+        record_bytes = Asked(view.store.bytes)
+        monkeypatch.setattr(view.store, "bytes", record_bytes)
+        return record_bytes.requests
+
+    return watch
+
+
+def test_a_batch_asks_once_for_what_it_needs(large, asked):
+    """The bytes of its fields of fixed size and no others; nothing for what the index has."""
+    indices = np.array([7, 0, 11])
+    for names, sizes in (
+        (["image", "transform", "label"], [3 * 21_600, 3 * 24]),
+        (["label"], []),
+    ):
+        view = LMDBDataset(large, fields=names).view
+        requests = asked(view)
+        StoreFiller(view).fill(indices, 0, Memory().take, Watch())
+        ((*wanted,),) = requests
+        assert [part.byte_count for part in wanted] == sizes
+
+
+def test_of_pixels_that_are_cropped_the_rows_of_the_window_are_asked_for(large, asked):
+    """Over a network, the rest of the image would be read in vain."""
+    view = LMDBDataset(large, fields=["image"]).view
+    requests = asked(view)
+    ops = ImageOps("image", compile_ops([CenterCrop((10, 90))]), 3)
+    batch = StoreFiller(view, ops).fill(np.array([4, 2]), 0, Memory().take, Watch())
+    ((part,),) = requests
+    assert part.byte_count == 2 * 10 * 90 * 3
+    dataset = LMDBDataset(large)
+    for image, index in zip(batch["image"], (4, 2), strict=True):
+        assert torch.equal(image, dataset[index]["image"][:, 35:45])
+
+
+def test_records_that_are_needed_whole_are_asked_for_once(every_kind, asked):
+    """Though fields of fixed size lie in them, and images are decoded out of them."""
+    names = ["photo", "key", "gray", "int16_array"]
+    view = LMDBDataset(every_kind.path, fields=names).view
+    requests = asked(view)
+    ops = ImageOps("photo", compile_ops([RandomResizedCrop(5)]), 3)
+    StoreFiller(view, ops).fill(np.array([4, 9, 4]), 0, Memory().take, Watch())
+    ((part,),) = requests
+    assert part.byte_count == view.store.located(np.array([4, 9, 4])).lengths().sum()

@@ -50,7 +50,7 @@ def test_files_are_read_as_one_range(tmp_path):
         with open(path, "rb") as stream:
             files.map_file(number, stream.fileno())
     starts = np.array([files.starts[2], files.starts[0] + 4999, files.starts[1] + 4095])
-    rows = gather(bytes_of(files), starts, 1)
+    rows = gather(bytes_of(files.data), starts, 1)
     assert rows.tolist() == [[3], [1], [2]]
 
 
@@ -67,7 +67,7 @@ def test_long_rows_of_an_enormous_store_are_gathered_too(tmp_path):
         stream.flush()
         files = FileRange([size])
         files.map_file(0, stream.fileno())
-    rows = gather(bytes_of(files), np.array([start, start - 1]), byte_count)
+    rows = gather(bytes_of(files.data), np.array([start, start - 1]), byte_count)
     assert rows[0, :1024].tolist() == list(range(256)) * 4
     assert rows[1, :1025].tolist() == [0, *range(256), *range(256), *range(256), *range(256)]
     assert rows[:, 1025:].count_nonzero() == 0

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from readers.dataset import LMDBDataset
-from readers.reading.page_in import page_in
 from readers.store.schema import Field
 
 FIELDS = [
@@ -32,16 +31,17 @@ import numpy as np
 from readers.dataset import LMDBDataset
 from readers.reading.filling import BatchReader
 from readers.reading.page_in import page_in
+from readers.reading.batch_reader import BatchReader
 from readers.stats import Watch
 dataset = LMDBDataset(sys.argv[1])
 store, order = dataset.view.store, np.random.default_rng(0).permutation(30)
 watch, facts = Watch(), []
 reader = BatchReader(dataset.view)
-starts, lengths = store.located(order).spans()
+records = store.located(order).records()
 # Opening it has read some of it. The kernel forgets what no process has in its page tables.
-range_ = store.range
 madvise = ctypes.CDLL(None).madvise
-madvise(ctypes.c_void_p(range_.address), ctypes.c_size_t(len(range_.data)), mmap.MADV_DONTNEED)
+memory = store.bytes.memory
+madvise(ctypes.c_void_p(memory.ctypes.data), ctypes.c_size_t(len(memory)), mmap.MADV_DONTNEED)
 for path in pathlib.Path(sys.argv[1]).glob("shard-*"):
     with path.open("rb") as file:
         os.fsync(file.fileno())
@@ -51,7 +51,7 @@ for _ in range(2):
     assert batch["image"].flatten(1).float().mean(1).tolist() == order.tolist()
     assert batch["label"].tolist() == order.tolist()
     facts.append(watch.storage_batch_count)
-facts.append(page_in(store.range, starts, lengths))
+facts.append(store.bytes.fetch([records])[0].waited)
 print(json.dumps(facts))
 """
 
@@ -78,9 +78,12 @@ def test_cold_records_are_read_ahead_and_counted(tmp_path, folder, run_python):
 def test_warm_records_are_left_alone(folder):
     """Nothing is told to the kernel when all is there; nor when there is nothing to read."""
     store = LMDBDataset(folder).view.store
-    starts, lengths = store.located(np.arange(30)).spans()
-    page_in(store.range, starts, lengths)
-    for start, length in zip(starts, lengths, strict=True):
-        store.range.data[start : start + length].sum()
+    records = store.located(np.arange(30)).records()
+    store.bytes.announce([records])
+    (pieces,) = store.bytes.fetch([records])
+    for start in pieces.starts.tolist():
+        pieces.memory[start : start + 60_000].sum()
     for count in (30, 7, 3, 1, 0):
-        assert page_in(store.range, starts[:count], lengths[:count]) is False
+        (pieces,) = store.bytes.fetch([store.located(np.arange(count)).records()])
+        assert pieces.waited is False
+    assert store.bytes.fetch([]) == []

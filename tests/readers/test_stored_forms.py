@@ -108,8 +108,9 @@ def test_only_the_window_of_a_jpeg_is_decoded_whoever_made_it(tmp_path, write_st
         pytest.skip("Pillow brings no libjpeg that can be used here")
     from readers.ops.image_plan import compile_ops
     from readers.reading.buffers import take_plain
-    from readers.reading.filling import ImageOps, StoreFiller
+    from readers.reading.filling import StoreFiller
     from readers.reading.jpeg_window import WindowDecoder
+    from readers.reading.worked_images import ImageOps
     from readers.stats import Watch
 
     fields = [Field(**IMAGE, codec="mixed", mode="rgb")]

@@ -124,7 +124,7 @@ def write_shard(path: Path, schema: Schema, samples: Iterable[Sample]) -> ShardI
 
 def open_shard(path: Path, info: ShardInfo, schema: Schema) -> ShardReader:
     """A reader over a copy of the file in memory, which a test may keep or throw away."""
-    return ShardReader(path, np.fromfile(path, np.uint8), info, RecordLayout.of(schema))
+    return ShardReader(path, memoryview(path.read_bytes()), info, RecordLayout.of(schema))
 
 
 def make_manifest(schema: Schema, shards: Sequence[ShardInfo], **changes: Any) -> Manifest:

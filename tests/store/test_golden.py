@@ -118,8 +118,9 @@ def test_fixed_fields_of_the_golden_store_are_where_the_layout_says():
     """A gather reads them at this place of every record, without the record's header."""
     store = open_store(GOLDEN / CURRENT / "store.lmdb")
     start = store.layout.fixed_offsets["image"]
-    starts = store.located(np.arange(store.manifest.sample_count)).spans()[0]
+    located = store.located(np.arange(store.manifest.sample_count))
+    (pieces,) = store.bytes.fetch([located.within(start, 72)])
     for at, sample in enumerate(expected_of(GOLDEN / CURRENT)["samples"]):
-        first = int(starts[at]) + start
-        image = store.range.data[first : first + 72].reshape(6, 4, 3)
+        first = int(pieces.starts[at])
+        image = pieces.memory[first : first + 72].reshape(6, 4, 3)
         assert described(image) == sample["image"]

@@ -85,15 +85,22 @@ def test_starts_of_many_records_are_those_of_each(counts, tmp_path):
         np.array([7, 6, 8, 19, 20]),
         np.array([], np.int64),
     ):
-        starts = store.located(indices).spans()[0]
-        assert starts.dtype == np.int64
-        assert starts.shape == indices.shape
-        for index, start in zip(indices.tolist(), starts.tolist(), strict=True):
+        located = store.located(indices)
+        records, lengths = located.records(), located.lengths()
+        part = located.within(np.arange(len(indices)) % 3, 5)
+        pieces, inner = store.bytes.fetch([records, part])
+        assert pieces.starts.dtype == lengths.dtype == np.int64
+        assert pieces.starts.shape == lengths.shape == indices.shape
+        for at, index in enumerate(indices.tolist()):
             shard, position = store.locate(index)
-            record = shard.record(position)
-            assert store.range.data[start : start + len(record)].tobytes() == bytes(record)
+            record, start = shard.record(position), int(pieces.starts[at])
+            assert pieces.memory[start : start + lengths[at]].tobytes() == bytes(record)
+            start = int(inner.starts[at])
+            expected = bytes(record[at % 3 : at % 3 + 5])
+            assert inner.memory[start : start + 5].tobytes() == expected
             number = int(store.first_samples.searchsorted(index, side="right")) - 1
-            assert start == store.range.starts[number] + int(shard.offsets[position])
+            assert records.shards[at] == number
+            assert records.offsets[at] == shard.offsets[position]
 
 
 def test_shards_are_opened_when_they_are_asked_for(path):
@@ -102,7 +109,7 @@ def test_shards_are_opened_when_they_are_asked_for(path):
     assert mapped_shards(path) == []
     store.locate(7)
     assert mapped_shards(path) == [1]
-    store.located(np.array([21, 24])).spans()[0]
+    store.located(np.array([21, 24])).records()
     assert mapped_shards(path) == [1, 3]
     store.find(sample_of(VARIABLE, 9)[0])
     assert mapped_shards(path) == [0, 1, 2, 3]
@@ -125,7 +132,7 @@ def test_a_shard_is_opened_once_however_many_threads_ask_at_once(path, monkeypat
 
         def ask(store: StoreReader = store, barrier: threading.Barrier = barrier) -> None:
             barrier.wait(10)
-            store.located(np.arange(25)).spans()
+            store.located(np.arange(25)).records()
 
         threads = [threading.Thread(target=ask) for _ in range(8)]
         for thread in threads:
@@ -244,12 +251,12 @@ def test_a_broken_shard_is_an_error_of_that_shard_alone(path):
         with pytest.raises(ShardError, match=f"^{path / shard_name(2)}: 4096 bytes, expected"):
             store.locate(10)
         with pytest.raises(ShardError, match=shard_name(2)):
-            store.located(np.array([0, 10])).spans()[0]
+            store.located(np.array([0, 10])).records()
         with pytest.raises(ShardError, match=shard_name(2)):
             store.find(b"absent")
     assert descriptors() == before
     assert store.find(sample_of(VARIABLE, 3)[0]) == 3
-    assert store.located(np.array([24, 0])).spans()[0].shape == (2,)
+    assert store.located(np.array([24, 0])).lengths().shape == (2,)
 
 
 def test_a_store_that_is_not_all_there_is_refused_when_it_is_opened(path):
@@ -326,7 +333,7 @@ def test_a_store_without_samples_can_be_opened(tmp_path):
     publish_manifest(tmp_path, make_manifest(VARIABLE, []))
     store = open_store(tmp_path)
     assert store.find(b"key") is None
-    assert store.located(np.array([], np.int64)).spans()[0].tolist() == []
+    assert store.located(np.array([], np.int64)).lengths().tolist() == []
     assert list(store.shards()) == []
 
 

@@ -695,7 +695,7 @@ def test_any_changed_byte_of_a_record_is_found(tmp_path):
     path = tmp_path / "shard-00000.lmdb"
     info = write_shard(path, VARIABLE, samples_of(VARIABLE, range(3)))
     data = np.fromfile(path, np.uint8)
-    reader = ShardReader(path, data, info, RecordLayout.of(VARIABLE))
+    reader = ShardReader(path, memoryview(data), info, RecordLayout.of(VARIABLE))
     for at in range(3):
         reader.check_record(at)
         start, length = int(reader.offsets[at]), int(reader.lengths[at])
