@@ -108,7 +108,12 @@ class BuildReport:
             named = list(self.classes.items())
             if len(named) > _CLASSES_SHOWN_MAX:
                 named.sort(key=lambda pair: -pair[1])
-            shown = ", ".join(f"{name} {count:,}" for name, count in named[:_CLASSES_SHOWN_MAX])
+            # Of masks, samples are not counted by class.
+            is_counted = any(self.classes.values())
+            shown = ", ".join(
+                f"{name} {count:,}" if is_counted else name
+                for name, count in named[:_CLASSES_SHOWN_MAX]
+            )
             left = len(named) - _CLASSES_SHOWN_MAX
             more = f", and {left:,} more" if left > 0 else ""
             lines.append(f"{count_text(len(named), 'class')}: {shown}{more}")

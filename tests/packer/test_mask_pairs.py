@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from packer import build
 from packer.errors import SourceError
 from packer.files.masks import read_mask
 from packer.items.raw_item import Scan
@@ -251,6 +252,13 @@ def test_folders_of_nnunet_are_pairs_with_the_names_of_their_file(labels, names,
     assert any("labels are regions" in note for note in scan.notes) == (not names)
     drawn(tmp_path, {"labelsTs/c-7.png": SMALL})
     assert split_names(scan_source(root, SourceOptions())) == ["train", "train", "test"]
+
+
+def test_the_report_of_masks_counts_no_samples_of_classes(tmp_path):
+    """A mask has pixels of many classes: their names are told, and not that each has 0 samples."""
+    root = drawn(tmp_path / "raw", nnunet({"background": 0, "road": 1, "car": 2}))
+    report = build(root, tmp_path / "out.lmdb", worker_count=1)
+    assert "\n3 classes: background, road, car\n" in report.summary()
 
 
 @pytest.mark.parametrize(
