@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from readers.dataset import LMDBDataset as LMDBDataset
-    from readers.loader.make_loader import LoaderConfig as LoaderConfig
-    from readers.loader.make_loader import make_loader as make_loader
+    from readers.loader.make import LoaderConfig as LoaderConfig
+    from readers.loader.make import make_loader as make_loader
     from readers.orders.buckets import BucketBatchSampler as BucketBatchSampler
     from readers.orders.buckets import size_buckets as size_buckets
     from readers.orders.order_sampler import OrderSampler as OrderSampler
@@ -35,7 +35,7 @@ _HOMES = {
     "ClassBalancedSampler": "readers.orders.samplers",
     "DevicePrefetcher": "readers.prefetch",
     "LMDBDataset": "readers.dataset",
-    "LoaderConfig": "readers.loader.make_loader",
+    "LoaderConfig": "readers.loader.make",
     "MixtureSampler": "readers.orders.samplers",
     "OrderSampler": "readers.orders.order_sampler",
     "SequentialSampler": "readers.orders.samplers",
@@ -43,7 +43,7 @@ _HOMES = {
     "StoreError": "readers.store.errors",
     "WeightedSampler": "readers.orders.samplers",
     "detection_targets": "readers.targets",
-    "make_loader": "readers.loader.make_loader",
+    "make_loader": "readers.loader.make",
     "pack_objects": "readers.targets",
     "pad_images": "readers.targets",
     "size_buckets": "readers.orders.buckets",

@@ -21,7 +21,7 @@ MODULES = sorted(path for name in ("packer", "readers") for path in (ROOT / name
 OTHERS = {
     "--cpus", "--cpus-per-task", "--gpus", "--gres", "--inplace", "--ipc", "--mem", "--memory",
     "--orientation", "--save-media", "--shm-size", "--ulimit",
-    "--dereference", "--hard-dereference", "--strict", "--case", "--sort",
+    "--dereference", "--hard-dereference", "--symlinks", "--strict", "--case", "--sort",
 }  # fmt: skip
 
 

@@ -1,5 +1,5 @@
 """Batches ahead of the loop that takes them: by threads or by processes, and their memory.
 
 In: the indices of each batch, and a filler that fills one. Out: batches in order.
-Called by `readers.loader.make_loader`.
+Called by `readers.loader.make`.
 """

@@ -18,13 +18,13 @@ from readers.loader.attributes import is_same_setting, settled, unknown_setting
 from readers.loader.contents import Contents
 from readers.loader.exposed import order_shown
 from readers.loader.identity import identity_of_dataset
-from readers.loader.served import MarkingCollate, in_range, marked, served
+from readers.loader.served import MarkingCollate, in_range, inner, marked, served
 from readers.orders.batching import Batches, GivenBatches, OrderBatches
 from readers.orders.place import Run
 from readers.stats import LoaderStats
 
 if TYPE_CHECKING:
-    from readers.loader.make_loader import LoaderConfig
+    from readers.loader.make import LoaderConfig
 
 _END = object()
 
@@ -240,7 +240,7 @@ class Loader(DataLoader[Any]):
 
     def __copy__(self) -> Loader:
         """A loader of its own, at the same place, over the same dataset."""
-        shared: list[Any] = [self.dataset]
+        shared: list[Any] = [self.dataset, inner(self.dataset)]
         if isinstance(self._batches, GivenBatches):
             shared += [self.sampler, self.batch_sampler]  # The user's, who may change them.
         return copy.deepcopy(self, {id(one): one for one in shared})

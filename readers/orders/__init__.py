@@ -1,5 +1,5 @@
 """What an epoch is: which samples, in which order, on which rank, in which batches.
 
 In: numbers of samples, seed, epoch, rank, position. Out: indices; nothing here reads a store.
-Called by `readers.loader.make_loader`, and by users as samplers.
+Called by `readers.loader.make`, and by users as samplers.
 """

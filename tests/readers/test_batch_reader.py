@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from readers import make_loader
 from readers.dataset import LMDBDataset
-from readers.loader import make_loader
 from readers.ops import RandomFlip, RandomResizedCrop
 from readers.reading.collate import collate
 from readers.reading.gather import Gatherer

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, RandomSampler, Subset
 
 from readers.dataset import LMDBDataset
 from readers.engines.processes import ProcessEngine
-from readers.loader.make_loader import make_loader
+from readers.loader.make import make_loader
 from readers.orders.buckets import BucketBatchSampler
 from readers.prefetch import DevicePrefetcher
 

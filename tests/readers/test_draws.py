@@ -10,7 +10,7 @@ from torch.utils.data import Dataset
 
 from readers.chance.draws import INDEX_BITS, split_draws, with_draws
 from readers.dataset import LMDBDataset
-from readers.loader.make_loader import make_loader
+from readers.loader.make import make_loader
 from readers.ops import RandomFlip, RandomResizedCrop
 from readers.orders.samplers import (
     ClassBalancedSampler,

@@ -12,7 +12,7 @@ from PIL import Image
 from torch.utils.data import ConcatDataset, Dataset, Subset
 
 from readers.dataset import LMDBDataset
-from readers.loader.make_loader import make_loader
+from readers.loader.make import make_loader
 from readers.ops import RandomFlip, RandomResizedCrop
 from readers.reading.collate import collate
 from readers.store.codecs import OriginalImage

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from readers.dataset import LMDBDataset
-from readers.loader.make_loader import make_loader
+from readers.loader.make import make_loader
 from readers.ops import CenterCrop, Letterbox, RandomFlip, RandomResizedCrop, Resize
 from readers.store.schema import Field
 from readers.store.shapes.affine import invert, map_boxes

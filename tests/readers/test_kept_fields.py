@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from readers.dataset import LMDBDataset
-from readers.loader.make_loader import make_loader
+from readers.loader.make import make_loader
 from readers.ops import CenterCrop
 from readers.prefetch import DevicePrefetcher
 from readers.reading.collate import collate

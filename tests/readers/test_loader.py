@@ -14,11 +14,11 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, SequentialSampler, Subset, get_worker_info
 
-import readers.loader.make_loader
+import readers.loader.make
 from readers.dataset import LMDBDataset
 from readers.engines.processes import ProcessEngine
 from readers.engines.threads import ThreadEngine
-from readers.loader.make_loader import LoaderConfig
+from readers.loader.make import LoaderConfig
 from readers.ops import RandomResizedCrop
 from readers.reading.collate import collate
 from readers.store.errors import ShardError
@@ -31,7 +31,7 @@ def make_loader():
     made = []
 
     def make(*arguments, **settings):
-        made.append(readers.loader.make_loader.make_loader(*arguments, **settings))
+        made.append(readers.loader.make.make_loader(*arguments, **settings))
         return made[-1]
 
     yield make
@@ -191,7 +191,7 @@ def test_its_first_line_of_log_says_how_many_batches_there_are(
 @pytest.mark.parametrize("count", [0, 1, 7])
 def test_settings_follow_from_the_workers(monkeypatch, count):
     """As many as fit the machine unless others are asked for; without any, nothing is ahead."""
-    monkeypatch.setattr(readers.loader.make_loader, "loader_worker_count", lambda: count)
+    monkeypatch.setattr(readers.loader.make, "loader_worker_count", lambda: count)
     for config in (LoaderConfig.tuned(), LoaderConfig.tuned(count)):
         assert config.workers == count
         assert config.prefetch_factor == (2 if count else None)
@@ -419,7 +419,7 @@ def test_stores_are_read_from_a_medium_that_nobody_may_write(shapes, run_python)
         pytest.skip("only root may become another user")
     code = """
 import json, os, pathlib, shutil, sys, tempfile
-import readers.dataset, readers.loader.make_loader, readers.store.pictures.decode, cv2, PIL.Image
+import readers.dataset, readers.loader.make, readers.store.pictures.decode, cv2, PIL.Image
 from readers import LMDBDataset, make_loader
 # Python itself may be closed to others, so all that is needed is loaded before.
 list(make_loader(LMDBDataset(sys.argv[1]), 4, train=True, workers=0))

@@ -19,7 +19,7 @@ from torch.utils.data import (
     Subset,
 )
 
-import readers.loader.make_loader
+import readers.loader.make
 from readers import (
     BlockShuffleSampler,
     BucketBatchSampler,
@@ -38,9 +38,7 @@ def make_loader():
     made = []
 
     def make(*arguments, **settings):
-        made.append(
-            readers.loader.make_loader.make_loader(*arguments, **{"workers": 0, **settings})
-        )
+        made.append(readers.loader.make.make_loader(*arguments, **{"workers": 0, **settings}))
         return made[-1]
 
     yield make

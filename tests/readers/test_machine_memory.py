@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from readers import machine
-from readers.loader.make_loader import LoaderConfig
+from readers.loader.make import LoaderConfig
 
 
 @pytest.fixture
@@ -206,7 +206,7 @@ def test_loader_workers_fit_cores_and_ranks(monkeypatch, core_count, rank_count,
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(core_count)))
     monkeypatch.setattr(machine, "physical_core_count", lambda: core_count)
     monkeypatch.setattr(
-        "readers.loader.make_loader.physical_core_count", lambda: core_count, raising=False
+        "readers.loader.make.physical_core_count", lambda: core_count, raising=False
     )
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(rank_count))
     assert machine.loader_worker_count() == expected

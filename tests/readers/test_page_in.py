@@ -30,7 +30,6 @@ import ctypes, json, mmap, os, pathlib, sys
 import numpy as np
 from readers.dataset import LMDBDataset
 from readers.reading.filling import BatchReader
-from readers.reading.page_in import page_in
 from readers.reading.batch_reader import BatchReader
 from readers.stats import Watch
 dataset = LMDBDataset(sys.argv[1])

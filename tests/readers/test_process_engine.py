@@ -23,7 +23,7 @@ from torch.utils.data import Dataset
 
 from readers.dataset import LMDBDataset, TransformError
 from readers.engines.processes import ProcessEngine, RemoteError, WorkerDiedError
-from readers.loader.make_loader import make_loader
+from readers.loader.make import make_loader
 from readers.reading.filling import MapFiller
 from readers.stats import LoaderStats
 

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from readers.dataset import LMDBDataset
-from readers.loader.make_loader import make_loader
+from readers.loader.make import make_loader
 from readers.ops import Letterbox, RandomFlip, RandomResizedCrop
 from readers.reading.jpeg_window import load
 from readers.store.codecs import OriginalImage

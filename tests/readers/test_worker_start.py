@@ -23,7 +23,7 @@ from readers.dataset import LMDBDataset
 from readers.engines.processes import ProcessEngine
 from readers.engines.threads import ThreadEngine
 from readers.engines.worker_start import WorkerStartError, in_lasting_thread
-from readers.loader.make_loader import make_loader
+from readers.loader.make import make_loader
 from readers.reading.filling import MapFiller
 
 ROOT = Path(__file__).resolve().parents[2]
