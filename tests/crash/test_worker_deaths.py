@@ -170,6 +170,7 @@ def test_an_item_on_which_one_worker_dies_is_stored(tree, tmp_path, contents_of,
     assert report.notes[-1].startswith(f"a build worker died while working on bee/0.png ({KILLED})")
 
 
+@pytest.mark.slow
 def test_several_fatal_items_cost_no_other(tree, tmp_path, trap):
     """Two in one shard and one in another: three rejects, six deaths, nine samples."""
     out = tmp_path / "out.lmdb"

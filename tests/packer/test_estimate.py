@@ -114,6 +114,7 @@ def test_a_budget_takes_the_best_of_the_dial():
     assert recipe_for_target(None, Recipe(size=8), size) == Recipe(size=8)
 
 
+@pytest.mark.slow
 def test_a_plan_says_what_each_policy_costs(tmp_path, photos):
     """Sizes as the estimates, all that the settings allow, and one that is recommended."""
     costs = estimate_costs(photos, tmp_path / "out.lmdb", Recipe(size=96))

@@ -148,6 +148,7 @@ def finished_shards(tmp_path_factory, raw, many_shards):
     return Workspace.of(out).folder
 
 
+@pytest.mark.slow
 def test_dying_before_any_call_of_publishing_does_no_harm(
     tmp_path, raw, many_shards, shards, contents, finished_shards
 ):
@@ -180,6 +181,7 @@ def test_dying_before_any_call_of_publishing_does_no_harm(
     assert len(statuses) > 20
 
 
+@pytest.mark.slow
 def test_dying_while_a_store_is_replaced_leaves_the_old_or_the_new(
     tmp_path, raw, many_shards, store, shards, contents, finished_shards
 ):
@@ -210,6 +212,7 @@ def test_dying_while_a_store_is_replaced_leaves_the_old_or_the_new(
     assert seen[-1] is True
 
 
+@pytest.mark.slow
 def test_dying_while_a_store_is_replaced_by_renames_loses_neither(
     tmp_path, raw, many_shards, store, shards, contents, finished_shards
 ):

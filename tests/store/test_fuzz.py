@@ -17,6 +17,7 @@ from scripts import fuzz_store
 from scripts.fuzz_store import fuzz, make_bases, make_case, read_case
 
 
+@pytest.mark.slow
 def test_changed_stores_are_read_or_refused(tmp_path):
     """Some seconds of the long run: no signal, no other error, no value that was never written."""
     seed = random.SystemRandom().randrange(2**32)

@@ -191,6 +191,7 @@ def test_the_map_grows_by_itself(count, side, tmp_path):
     assert info.bytes < count * (pages_each * 4096 + 150) + 2**20
 
 
+@pytest.mark.slow
 def test_many_tiny_records_of_one_shard(tmp_path):
     """200,000 records of some bytes: the trees are deep, and every offset is right."""
     path, count = tmp_path / "shard-00000.lmdb", 200_000
