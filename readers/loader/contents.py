@@ -260,4 +260,7 @@ def image_ops(dataset: LMDBDataset, ops: Sequence[ImageOp], seed: int) -> ImageO
         )
     if view.image_as == "pil":
         raise ValueError("ops make tensors; take image_as='tensor' or 'numpy'")
-    return ImageOps(field.name, compile_ops(ops, field.shape[2], field.dtype), seed)
+    height, width, channel_count = field.shape
+    size = None if height is None or width is None else (height, width)
+    plan = compile_ops(ops, channel_count or 0, field.dtype, image_size=size)
+    return ImageOps(field.name, plan, seed)

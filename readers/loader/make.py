@@ -155,9 +155,9 @@ def make_loader(
         pad: Whether to fill up the last batches, so that all ranks have equally many, all full:
             then each batch has a last field `valid`, (sample,) bool, false for what only fills up.
         ops: Operations on the images (`readers.ops`) of an `LMDBDataset`, or of a torch Subset or
-            ConcatDataset of such. The result is written once, into the batch. Their chances depend
-            on seed, epoch and sample alone; and on the draw, in an order of `readers` that may draw
-            a sample several times.
+            ConcatDataset of such. The result is written once, into the batch; boxes, points,
+            outlines and masks follow. Their chances depend on seed, epoch and sample alone; and on
+            the draw, in an order of `readers` that may draw a sample several times.
         sampler: Yields indices in place of the order that `train` says: one of `readers`, which
             has its own seed and ranks, or any other.
         batch_sampler: Yields the indices of each batch, in place of all of that.

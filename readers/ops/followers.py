@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from readers.ops.boxes import cut, hulls
+from readers.ops.moves import Affines, compose
 from readers.store.schema import OBJECT_NAMES, Field, Schema
 from readers.store.shapes.affine import as_affine
 from readers.store.shapes.polygons import Outline, Polygons, Runs
@@ -62,33 +64,21 @@ class Followers:
         counts = [len(value) for value in values]
         flat = np.concatenate([np.zeros((0, 4), np.float32), *map(np.asarray, values)])
         owners = np.repeat(np.arange(len(counts)), counts)
-        affines = params.affines[owners]
-        whole = _moved_boxes(flat, affines)
-        height, width = self._plan.size
-        exact = np.clip(whole, 0, [width, height, width, height])
-        inside = exact.astype(np.float32)
-        kept = (inside[:, 0] < inside[:, 2]) & (inside[:, 1] < inside[:, 3])
-        is_kept = np.split(kept, np.cumsum(counts)[:-1]) if counts else []
+        moved = _MovedBoxes(flat, params, owners, self._plan.size)
+        is_kept = np.split(moved.kept, np.cumsum(counts)[:-1]) if counts else []
         for field in self._objects:
-            old = batch[field.name]
-            moved = self._field(field, old, exact, whole, affines, is_kept, params)
-            batch[field.name] = moved
+            batch[field.name] = self._field(field, batch[field.name], moved, is_kept, params)
 
     def _compose(self, batch: dict[str, Any], params: Params) -> None:
         """`transform`: from raw pixels to the stored image, and on to the result."""
         stored = np.asarray(batch["transform"])
-        first, second = stored.astype(np.float64), params.affines
-        linear = second[:, :, :2] @ first[:, :, :2]
-        offset = second[:, :, :2] @ first[:, :, 2:] + second[:, :, 2:]
-        stored[:] = np.concatenate([linear, offset], axis=2)
+        stored[:] = compose(stored.astype(np.float64), params.affines)
 
     def _field(
         self,
         field: Field,
         old: list[Any],
-        inside: NDArray[np.float64],
-        whole: NDArray[np.float64],
-        affines: NDArray[np.float64],
+        moved: _MovedBoxes,
         is_kept: list[NDArray[np.bool_]],
         params: Params,
     ) -> list[Any]:
@@ -106,11 +96,11 @@ class Followers:
         arrays = [np.asarray(value) for value in old]
         flat = np.concatenate(arrays) if arrays else np.zeros((0,))
         if field.kind == "boxes":
-            flat = inside.astype(np.float32)
+            flat = moved.boxes.astype(np.float32)
         elif field.kind == "keypoints":
-            flat = _moved_points(flat, affines)
+            flat = _moved_points(flat, moved.affines)
         elif field.name == "area":
-            flat = _moved_areas(flat, inside, whole, affines)
+            flat = _moved_areas(flat, moved)
         ends = np.cumsum([len(array) for array in arrays])[:-1]
         parts = [
             part[kept]
@@ -133,35 +123,67 @@ class Followers:
         self._plan.apply_mask(np.asarray(ids), params, row, field.ignore or 0, out)
 
 
-def _moved_boxes(boxes: NDArray[Any], affines: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(box, 4) boxes, each by an affine of its own; none of them turns."""
-    starts = boxes[:, :2] * affines[:, [0, 1], [0, 1]] + affines[:, :, 2]
-    ends = boxes[:, 2:] * affines[:, [0, 1], [0, 1]] + affines[:, :, 2]
-    return np.concatenate([np.minimum(starts, ends), np.maximum(starts, ends)], axis=1)
+class _MovedBoxes:
+    """The boxes of a batch where its images went.
+
+    Args:
+        boxes: (object, 4), of all samples.
+        params: What is done to each image.
+        owners: (object,), the sample of each.
+        size: (height, width) of the results.
+
+    Attributes:
+        affines: (object, 2, 3), from points of the object's image to points of its result.
+        boxes: (object, 4) float64, cut to the result.
+        kept: (object,), whether anything is left.
+        is_cut: (object,), whether anything was cut off.
+    """
+
+    def __init__(
+        self, boxes: NDArray[Any], params: Params, owners: NDArray[np.int64], size: tuple[int, int]
+    ) -> None:
+        self.affines = params.affines[owners]
+        self.boxes = boxes
+        self.kept = np.ones(len(boxes), bool)
+        self.is_cut = np.zeros(len(boxes), bool)
+        for affines, limits in params.stages:
+            self._move(affines[owners], limits[owners])
+        height, width = size
+        self._move(params.last_link[owners], np.array([0, 0, width, height]))
+
+    def _move(self, affines: Affines, limits: NDArray[Any]) -> None:
+        whole = hulls(self.boxes, affines)
+        self.boxes, has_area = cut(whole, limits)
+        self.kept &= has_area
+        # Not of float32 boxes: rounding makes some of those smaller that were not cut.
+        self.is_cut |= _areas(self.boxes) < _areas(whole) * (1 - 1e-6)
 
 
-def _moved_points(points: NDArray[Any], affines: NDArray[np.float64]) -> NDArray[Any]:
+def _areas(boxes: NDArray[np.float64]) -> NDArray[np.float64]:
+    areas: NDArray[np.float64] = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
+    return areas
+
+
+def _moved_points(points: NDArray[Any], affines: Affines) -> NDArray[Any]:
     """(object, point, 2 or 3): x and y are moved, but for points that are not marked."""
     moved = points.copy()
-    scales, offsets = affines[:, [0, 1], [0, 1]], affines[:, :, 2]
-    moved[:, :, :2] = points[:, :, :2] * scales[:, None] + offsets[:, None]
+    moved[:, :, :2] = (
+        points[:, :, 0:1] * affines[:, None, :, 0]
+        + points[:, :, 1:2] * affines[:, None, :, 1]
+        + affines[:, None, :, 2]
+    )
     if points.shape[2] == 3:
         moved[(points == 0).all(axis=2)] = 0
     return moved
 
 
-def _moved_areas(
-    areas: NDArray[Any],
-    inside: NDArray[np.float64],
-    whole: NDArray[np.float64],
-    affines: NDArray[np.float64],
-) -> NDArray[Any]:
+def _moved_areas(areas: NDArray[Any], moved: _MovedBoxes) -> NDArray[Any]:
     """Areas in pixels of the result; of what was cut, at most that of the box that is left."""
-    scaled = areas * np.abs(affines[:, 0, 0] * affines[:, 1, 1])
-    # Not of float32 boxes: rounding makes some of those smaller that were not cut.
-    left = np.prod(inside[:, 2:] - inside[:, :2], axis=1)
-    is_cut = left < np.prod(whole[:, 2:] - whole[:, :2], axis=1) * (1 - 1e-6)
-    return np.where(is_cut, np.minimum(scaled, left), scaled).astype(areas.dtype)
+    linear = moved.affines[:, :, :2]
+    scaled = areas * np.abs(linear[:, 0, 0] * linear[:, 1, 1] - linear[:, 0, 1] * linear[:, 1, 0])
+    limits = np.where(moved.is_cut, _areas(moved.boxes), np.inf)
+    found: NDArray[Any] = np.minimum(scaled, limits).astype(areas.dtype)
+    return found
 
 
 def _moved_outlines(

@@ -11,20 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# NOTE [ positions of random numbers ]
-# Each op reads its numbers at positions of its own, so that what is drawn for one does not depend
-# on which others there are. Positions are never given to another use.
-#
-#     0          RandomResizedCrop: top
-#     1          RandomResizedCrop: left
-#     2          RandomFlip
-#     3          not in use
-#     4 + 2 k    RandomResizedCrop: area of try k, in [0, 10)
-#     5 + 2 k    RandomResizedCrop: width over height of try k
-TOP, LEFT, FLIP, TRIES = 0, 1, 2, 4
-TRY_COUNT = 10
-NUMBER_COUNT = TRIES + 2 * TRY_COUNT
-
 Rows = NDArray[np.int64]
 
 
@@ -33,7 +19,8 @@ def random_windows(
     widths: Rows,
     scale: tuple[float, float],
     ratio: tuple[float, float],
-    numbers: NDArray[np.float64],
+    corner: NDArray[np.float64],
+    tries: NDArray[np.float64],
 ) -> Rows:
     """The windows of a `RandomResizedCrop`.
 
@@ -42,18 +29,19 @@ def random_windows(
         widths: Of the images, (sample,).
         scale: See `RandomResizedCrop`.
         ratio: See `RandomResizedCrop`.
-        numbers: Uniform in [0, 1), (sample, `NUMBER_COUNT`), by position.
+        corner: Numbers in [0, 1) for top and left, (sample, 2).
+        tries: Numbers in [0, 1) for area and ratio by turns, (sample, 2 * try).
 
     Returns:
         (sample, 4).
     """
     # All tries of all samples at once. To draw the later ones only for the quarter of samples that
     # need them takes as long for a batch of 256, and a second way through this code.
-    sides, fits = _first_that_fits(heights, widths, scale, ratio, numbers[:, TRIES:])
+    sides, fits = _first_that_fits(heights, widths, scale, ratio, tries)
     sides = np.where(fits[:, None], sides, _widest_allowed(heights, widths, ratio))
     room = np.stack([heights, widths], axis=1) - sides
     # A number below 1 times a whole number stays below the whole number when it is rounded.
-    anywhere = (numbers[:, TOP : LEFT + 1] * (room + 1)).astype(np.int64)
+    anywhere = (corner * (room + 1)).astype(np.int64)
     return np.concatenate([np.where(fits[:, None], anywhere, room // 2), sides], axis=1)
 
 
@@ -132,20 +120,35 @@ def letterbox_sides(heights: Rows, widths: Rows, size: tuple[int, int]) -> Rows:
     return sides
 
 
-def affines_of(
-    windows: NDArray[np.int64], placements: NDArray[np.int64], flips: NDArray[np.bool_]
-) -> NDArray[np.float64]:
+LEFT_RIGHT, UP_DOWN, TRANSPOSED = 1, 2, 4
+"""Bits of an orientation: rows and columns change places first, then left and right, up and down.
+
+All eight ways in which a rectangle lies on the grid of pixels are a number in [0, 8).
+"""
+
+
+def affines_of(windows: Rows, placements: Rows, orientations: Rows) -> NDArray[np.float64]:
     """(sample, 2, 3) float64: from points of an image to points of the result.
 
     Coordinates are continuous: pixel i covers [i, i + 1).
+
+    Args:
+        windows: (sample, 4).
+        placements: (sample, 4), after turning.
+        orientations: (sample,), how windows lie in their placements.
     """
-    window: NDArray[Any] = windows.astype(np.float64)
-    scales = placements[:, 2:] / window[:, 2:]
-    across = np.where(flips, -scales[:, 1], scales[:, 1])
-    starts = placements[:, 1] + np.where(flips, placements[:, 3], 0)
+    transposed = (orientations & TRANSPOSED) != 0
     affines = np.zeros((len(windows), 2, 3))
-    affines[:, 0, 0] = across
-    affines[:, 0, 2] = starts - across * window[:, 1]
-    affines[:, 1, 1] = scales[:, 0]
-    affines[:, 1, 2] = placements[:, 0] - scales[:, 0] * window[:, 0]
+    rows = np.arange(len(windows))
+    # x of the result comes from x of the image, or from y where it is transposed; y likewise.
+    window: NDArray[Any] = windows.astype(np.float64)
+    for axis, bit in ((0, LEFT_RIGHT), (1, UP_DOWN)):
+        mirrored = (orientations & bit) != 0
+        source = np.where(transposed, 1 - axis, axis)
+        starts, extents = window[rows, 1 - source], window[rows, 3 - source]
+        scales = placements[:, 3 - axis] / extents
+        scales = np.where(mirrored, -scales, scales)
+        corners = placements[:, 1 - axis] + np.where(mirrored, placements[:, 3 - axis], 0)
+        affines[rows, axis, source] = scales
+        affines[:, axis, 2] = corners - scales * starts
     return affines

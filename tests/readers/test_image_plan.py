@@ -7,12 +7,25 @@ import pickle
 import cv2
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from readers import augment
 from readers.chance.random_state import uniforms
-from readers.ops import CenterCrop, Letterbox, RandomFlip, RandomResizedCrop, Resize
-from readers.ops.boxes import move_boxes
+from readers.ops import (
+    CenterCrop,
+    ColorJitter,
+    Letterbox,
+    Pad,
+    RandomAffine,
+    RandomFlip,
+    RandomResizedCrop,
+    RandomRotation90,
+    RandomVerticalFlip,
+    Resize,
+)
+from readers.ops.boxes import cut, hulls
 from readers.ops.image_plan import compile_ops
 
 sides = st.integers(1, 60)
@@ -115,8 +128,9 @@ def test_a_painted_patch_lands_in_its_moved_box(op, size, share, seed):
         assert (result[outside] == 114).all()
         result[outside] = 0
     affine = plan.affine(params, 0)
+    limits = np.array([0, 0, *plan.size[::-1]])
     (x0, y0, x1, y1), kept = (
-        part[0] for part in move_boxes(np.array([box], np.float32), affine, plan.size)
+        part[0] for part in cut(hulls(np.array([box], np.float32), affine[None]), limits)
     )
     # An interpolated edge is as wide as a pixel of the image or of the result.
     blur_x, blur_y = max(1, abs(affine[0, 0])), max(1, affine[1, 1])
@@ -337,6 +351,30 @@ def test_a_plan_says_how_to_make_it():
     assert repr(eval(repr(plan))) == repr(plan)
 
 
+@pytest.mark.parametrize(
+    "others",
+    [
+        [RandomAffine(9, fill=(1, 2, 3)), Pad(1), ColorJitter(0.5), RandomRotation90(0.5)],
+        [RandomVerticalFlip(), Pad((1, 2))],
+    ],
+)
+@pytest.mark.parametrize("image_size", [None, (9, 9)])
+def test_longer_plans_travel_between_processes(others, image_size):
+    """Small, whatever they have done before; also where no op fixes the size."""
+    ops = others if image_size else [CenterCrop(9), *others]
+    plan = compile_ops(ops, image_size=image_size)
+    pixels = noise(9, 9, 3)
+    params = plan.draw(9, 9, 1, 0, range(4))
+    expected = [applied(plan, pixels, params, i) for i in range(4)]
+    data = pickle.dumps(plan)
+    assert len(data) < 800
+    copy = pickle.loads(data)
+    assert repr(copy) == repr(plan) == repr(eval(repr(plan)))
+    again = pickle.loads(pickle.dumps(copy.draw(9, 9, 1, 0, range(4))))
+    for i in range(4):
+        assert np.array_equal(applied(copy, pixels, again, i), expected[i])
+
+
 CROP, FLIP = CenterCrop(4), RandomFlip()
 
 
@@ -349,7 +387,40 @@ CROP, FLIP = CenterCrop(4), RandomFlip()
         (([CROP, FLIP, CROP],), ValueError, r"ops must fix the size once, at the beginning"),
         (([CROP, FLIP, FLIP],), ValueError, r"ops must hold at most one RandomFlip"),
         (([CROP, "flip"],), TypeError, r"ops must be objects of RandomResizedCrop, .*got 'flip'"),
-        (([CenterCrop],), TypeError, r"ops must be objects of"),
+        (([CenterCrop],), TypeError, r"got the class CenterCrop: write CenterCrop\(...\)"),
+        (
+            ([augment.RandomFlip()],),
+            TypeError,
+            r"got readers.augment.RandomFlip, which works on wh",
+        ),
+        (([torch.nn.Flatten()],), TypeError, r"got torch.nn.modules.flatten.Flatten. Pass it to"),
+        ((FLIP,), TypeError, r"ops must be a sequence, such as \[RandomFlip\(\)\]; got RandomFlip"),
+        (([CROP, Pad(1), Pad(2)],), ValueError, r"ops must hold at most one Pad; got"),
+        (([CenterCrop((4, 6)), RandomRotation90()],), ValueError, r"a square, and works on 4 x 6"),
+        (([CROP, Pad((1, 0)), RandomRotation90()],), ValueError, r"a square, and works on 4 x 6"),
+        (
+            ([CROP, Pad(20_000)],),
+            ValueError,
+            r"Pad makes images of 40004 x 40004 .* in \[1, 32768\)",
+        ),
+        (
+            ([Resize(32767), RandomAffine(3)],),
+            ValueError,
+            r"RandomAffine works on sides in \[1, 327",
+        ),
+        (
+            ([CROP, Pad(1, fill=256)],),
+            ValueError,
+            r"fill must be in \[0, 256\) for uint8 .*got 256",
+        ),
+        (
+            ([CROP, Pad(1, fill=(1, 2))],),
+            ValueError,
+            r"one for each of the 3 channels; got \(1, 2\)",
+        ),
+        (([CROP, RandomAffine(3, fill=(1, 2, 999))],), ValueError, r"fill must be .*got 999"),
+        (([CROP, ColorJitter(1)], 3, "uint16"), ValueError, r"ColorJitter works .*got 3 of uint16"),
+        (([CROP, ColorJitter(1)], 2), ValueError, r"ColorJitter works on gray, .*got 2 of uint8"),
         (([CROP], 0), ValueError, r"channel_count must be in \[1, 129\); got 0"),
         (([CROP], 129), ValueError, r"channel_count must be in \[1, 129\); got 129"),
         (([CROP], 3, "float32"), ValueError, r"dtype must be one of uint8, uint16; got 'float32'"),

@@ -19,7 +19,7 @@ from readers.dataset import LMDBDataset
 from readers.engines.processes import ProcessEngine
 from readers.engines.threads import ThreadEngine
 from readers.loader.make import LoaderConfig
-from readers.ops import RandomResizedCrop
+from readers.ops import RandomFlip, RandomResizedCrop
 from readers.reading.collate import collate
 from readers.store.errors import ShardError
 from readers.store.schema import Field
@@ -541,6 +541,19 @@ def test_ops_need_images_that_they_can_work_on(shapes, every_kind, make_loader):
     )
     refused(Subset([1, 2, 3], [1, 2]), r"got Subset of list.*dataset.select\(subset.indices\)")
     refused(LMDBDataset(shapes.path), "with our collate", collate_fn=list)
+
+
+def test_images_of_one_size_need_no_op_that_fixes_it(shapes, every_kind, make_loader):
+    """Then a flip alone will do; images of many sizes are refused, and it is said why."""
+    dataset = LMDBDataset(shapes.path, fields=["image"])
+    settings = {"train": False, "workers": 0, "ops": [RandomFlip(1.0)]}
+    (plain,) = make_loader(dataset, len(dataset), train=False, workers=0)
+    (flipped,) = make_loader(dataset, len(dataset), **settings)
+    assert torch.equal(flipped["image"], plain["image"].flip(3))
+    with pytest.raises(
+        ValueError, match=r"must begin with the one that fixes the size, .* one size"
+    ):
+        make_loader(LMDBDataset(every_kind.path, fields=["sized"]), 2, **settings)
 
 
 def test_set_epoch_says_which_epoch_comes_next(dataset, make_loader):

@@ -12,7 +12,15 @@ from PIL import Image
 
 from readers.dataset import LMDBDataset
 from readers.loader.make import make_loader
-from readers.ops import Letterbox, RandomFlip, RandomResizedCrop
+from readers.ops import (
+    ColorJitter,
+    Letterbox,
+    Pad,
+    RandomAffine,
+    RandomFlip,
+    RandomResizedCrop,
+    RandomRotation90,
+)
 from readers.reading.jpeg_window import load
 from readers.store.codecs import OriginalImage
 from readers.store.schema import Field
@@ -87,12 +95,19 @@ def test_a_lossless_form_is_read_as_the_pixels_are(stores, kind):
 
 @pytest.mark.parametrize("kind", ["png", "webp", "mixed"])
 @pytest.mark.parametrize(("engine", "workers"), [("thread", 1), ("process", 1)])
-def test_a_loader_works_on_every_form_alike(stores, kind, engine, workers):
+@pytest.mark.parametrize(
+    "ops",
+    [
+        (RandomResizedCrop(24), RandomFlip()),
+        (RandomResizedCrop(24), RandomRotation90(), RandomAffine(30), ColorJitter(0.5), Pad(2)),
+    ],
+    ids=["upright", "turned"],
+)
+def test_a_loader_works_on_every_form_alike(stores, kind, engine, workers, ops):
     """Images and masks after operations: the same batches as from pixels."""
     settings = {"train": True, "seed": 3, "drop_last": False, "engine": engine, "workers": workers}
     found = []
     for name in ("raw", kind):
-        ops = (RandomResizedCrop(24), RandomFlip())
         loader = make_loader(LMDBDataset(stores[name]), 6, ops=ops, **settings)
         found.append([{k: v.clone() for k, v in batch.items()} for batch in loader])
         loader.close()

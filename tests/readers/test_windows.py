@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 
 from packer.pictures.geometry import plan_fit
 from readers.chance.random_state import uniforms
+from readers.chance.streams import CROP_PLACE, CROP_TRIES
 from readers.ops.windows import (
-    LEFT,
-    NUMBER_COUNT,
-    TOP,
-    TRIES,
+    LEFT_RIGHT,
     affines_of,
     letterbox_sides,
     middles,
@@ -26,6 +24,8 @@ from readers.ops.windows import (
 
 SCALE, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 BELOW_ONE = 1 - 2**-53
+TOP, LEFT, TRIES = CROP_PLACE.first, CROP_PLACE.first + 1, CROP_TRIES.first
+NUMBER_COUNT = TRIES + CROP_TRIES.count
 
 sides = st.integers(1, 700)
 seeds = st.integers(0, 2**64 - 1)
@@ -56,7 +56,8 @@ def crop_by_hand(height, width, scale, ratio, draw, place):
 
 
 def windows_of(heights, widths, numbers, scale=SCALE, ratio=RATIO):
-    return random_windows(np.array(heights), np.array(widths), scale, ratio, numbers)
+    corner, tries = numbers[:, TOP : LEFT + 1], numbers[:, TRIES:]
+    return random_windows(np.array(heights), np.array(widths), scale, ratio, corner, tries)
 
 
 @given(
@@ -185,7 +186,7 @@ def test_a_letterbox_is_the_one_of_the_build(height, width, size):
     placements = middles(scaled, np.array([size, size]))
     assert placements.tolist() == [[*plan.offset[::-1], *plan.resized[::-1]]]
     whole = whole_windows(np.array([height]), np.array([width]))
-    affines = affines_of(whole, placements, np.array([False]))
+    affines = affines_of(whole, placements, np.array([0]))
     assert np.allclose(affines[0], plan.affine, rtol=1e-15, atol=0)
 
 
@@ -217,6 +218,6 @@ def test_affines_take_windows_onto_placements():
     """Corners go to corners, and after a flip left ones to right ones."""
     windows = np.array([[10, 20, 30, 40], [10, 20, 30, 40]])
     placements = np.array([[1, 2, 60, 20], [1, 2, 60, 20]])
-    plain, flipped = affines_of(windows, placements, np.array([False, True]))
+    plain, flipped = affines_of(windows, placements, np.array([0, LEFT_RIGHT]))
     assert plain.tolist() == [[0.5, 0, -8], [0, 2, -19]]
     assert flipped.tolist() == [[-0.5, 0, 32], [0, 2, -19]]
