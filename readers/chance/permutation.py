@@ -38,7 +38,8 @@ def derived_words(seed: int, epoch: int, purpose: int, count: int) -> NDArray[np
     Args:
         seed: In [0, 2**64).
         epoch: In [0, 2**64).
-        purpose: Tells apart what one seed is used for; in [0, 2**32).
+        purpose: Tells apart what one seed is used for, in [0, 2**32): a `Purpose` of
+            `readers.chance.streams`.
         count: How many.
     """
     parts = (seed % _WORD, seed // _WORD, epoch % _WORD, epoch // _WORD, purpose)

@@ -13,9 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.chance.permutation import derived_words, permuted, permuted_in_groups
-
-_ROTATION, _BLOCKS, _WINDOWS = 16, 17, 18
-"""Purposes of random numbers; see `derived_words`."""
+from readers.chance.streams import Purpose
 
 
 def block_shuffled(
@@ -42,7 +40,7 @@ def block_shuffled(
         epoch: At least 0.
     """
     # Where the first block begins differs from epoch to epoch, and so does who is whose neighbour.
-    rotation = int(derived_words(seed, epoch, _ROTATION, 1)[0] % count)
+    rotation = int(derived_words(seed, epoch, Purpose.BLOCK_ROTATION, 1)[0] % count)
     block_count = count // block_size  # A short one at the end comes last, and has no number.
     lane_count = window * block_size
     group_count = lane_count * lanes
@@ -55,12 +53,14 @@ def block_shuffled(
     place = np.where(is_last, positions - groups * group_count, within // lanes)
     number = np.where(is_last, groups * lanes, group * lanes + lane)
     sizes = np.where(is_last, count - groups * group_count, lane_count)
-    mixed = permuted_in_groups(place, sizes, number, seed=seed, epoch=epoch, purpose=_WINDOWS)
+    mixed = permuted_in_groups(
+        place, sizes, number, seed=seed, epoch=epoch, purpose=Purpose.BLOCK_WINDOWS
+    )
     slot = number * window + mixed // block_size
     is_whole = slot < block_count
     blocks = np.full(len(slot), block_count)
     blocks[is_whole] = permuted(
-        slot[is_whole], block_count, seed=seed, epoch=epoch, purpose=_BLOCKS
+        slot[is_whole], block_count, seed=seed, epoch=epoch, purpose=Purpose.BLOCKS
     )
     result: NDArray[np.int64] = (blocks * block_size + mixed % block_size + rotation) % count
     return result

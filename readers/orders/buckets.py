@@ -12,15 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from torch.utils.data import Sampler
 
 from readers.chance.permutation import permuted, permuted_in_groups
+from readers.chance.streams import Purpose
 from readers.dataset import LMDBDataset
 from readers.orders.place import Place, Run
 from readers.orders.ranks import check_ranks, ranks
 
 _CHUNK = 2**12
 """Indices worked out together."""
-
-_MEMBERS, _BATCHES = 64, 65
-"""Purposes of random numbers; see `derived_words`."""
 
 
 class BucketBatchSampler(Sampler[list[int]]):
@@ -134,7 +132,9 @@ class BucketBatchSampler(Sampler[list[int]]):
         """Some batches of this rank by their numbers, (batch, sample)."""
         rank, world_size = self.ranks()
         if self.shuffle:
-            numbers = permuted(numbers, len(self), seed=self.seed, epoch=epoch, purpose=_BATCHES)
+            numbers = permuted(
+                numbers, len(self), seed=self.seed, epoch=epoch, purpose=Purpose.BUCKET_BATCHES
+            )
         batch_counts = self._batch_counts()
         ends = np.cumsum(batch_counts)
         bucket = np.searchsorted(ends, numbers, side="right")
@@ -150,7 +150,7 @@ class BucketBatchSampler(Sampler[list[int]]):
                 bucket,
                 seed=self.seed,
                 epoch=epoch,
-                purpose=_MEMBERS,
+                purpose=Purpose.BUCKET_MEMBERS,
             )
         indices = self._by_bucket[self._starts[bucket] + members]
         return indices.reshape(len(numbers), self.batch_size)

@@ -13,9 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.chance.permutation import permuted, permuted_in_groups
-
-_PLACES, _ROUNDS = 48, 49
-"""Purposes of random numbers; see `derived_words`."""
+from readers.chance.streams import Purpose
 
 _ROUND_COUNT_MAX = 2**32
 
@@ -38,7 +36,9 @@ def mixed(
         epoch: At least 0.
     """
     ends = np.cumsum(counts)
-    places = permuted(positions, int(ends[-1]), seed=seed, epoch=epoch, purpose=_PLACES)
+    places = permuted(
+        positions, int(ends[-1]), seed=seed, epoch=epoch, purpose=Purpose.MIXTURE_PLACES
+    )
     group = np.searchsorted(ends, places, side="right")
     draw = places - (ends - counts)[group] + epoch * counts[group]
     round_number, place = np.divmod(draw, sizes[group])
@@ -48,7 +48,7 @@ def mixed(
         group * _ROUND_COUNT_MAX + round_number,
         seed=seed,
         epoch=0,
-        purpose=_ROUNDS,
+        purpose=Purpose.MIXTURE_ROUNDS,
     )
     result: NDArray[np.int64] = (np.cumsum(sizes) - sizes)[group] + within
     return result

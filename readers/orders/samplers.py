@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch.utils.data import ConcatDataset, Subset
 
 from readers.chance.permutation import permuted
+from readers.chance.streams import Purpose
 from readers.dataset import LMDBDataset
 from readers.orders.blocks import block_shuffled
 from readers.orders.mixing import counts_of, mixed
@@ -46,7 +47,9 @@ class ShuffleSampler(OrderSampler):
     def indices(self, epoch: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """The samples at some positions of an epoch."""
         if self.count == self.size:
-            return permuted(positions, self.size, seed=self.seed, epoch=epoch)
+            return permuted(
+                positions, self.size, seed=self.seed, epoch=epoch, purpose=Purpose.SHUFFLE
+            )
         sizes, counts = np.array([self.size]), np.array([self.count])
         return mixed(positions, sizes, counts, seed=self.seed, epoch=epoch)
 

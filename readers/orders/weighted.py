@@ -7,9 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from readers.chance.permutation import derived_words
 from readers.chance.random_state import uniforms
-
-_DRAWS, _KEYS = 32, 33
-"""Purposes of random numbers; see `derived_words`."""
+from readers.chance.streams import Purpose
 
 
 def checked_weights(weights: ArrayLike) -> NDArray[np.float64]:
@@ -42,7 +40,7 @@ def drawn(
         epoch: In [0, 2**32).
     """
     # A seed of its own: operations on the sample at `position` use the numbers of `seed` itself.
-    own_seed = int(derived_words(seed, 0, _DRAWS, 1)[0])
+    own_seed = int(derived_words(seed, 0, Purpose.WEIGHTED_DRAWS, 1)[0])
     places = uniforms(own_seed, epoch, positions, 1)[:, 0] * cumulative[-1]
     found = np.searchsorted(cumulative, places, side="right")
     # A product may be rounded up to the sum itself.
@@ -66,7 +64,7 @@ def drawn_once(
         seed: In [0, 2**64).
         epoch: In [0, 2**32).
     """
-    own_seed = int(derived_words(seed, 0, _KEYS, 1)[0])
+    own_seed = int(derived_words(seed, 0, Purpose.WEIGHTED_KEYS, 1)[0])
     candidates = np.flatnonzero(weights)
     times = -np.log1p(-uniforms(own_seed, epoch, candidates, 1)[:, 0]) / weights[candidates]
     if count < len(candidates):
