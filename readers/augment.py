@@ -32,6 +32,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from readers.ops.operations import ImageOp
+
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 """Red, green, blue, of pixels in [0, 1]."""
@@ -221,6 +223,9 @@ class Augment:
         flip: Mirrors some. None mirrors none.
         normalize: Turns levels into numbers. None leaves uint8.
 
+    Raises:
+        TypeError: A part is one of `readers.ops`, which go to `make_loader`.
+
     Example:
         >>> augment = Augment(RandomResizedCrop(24), RandomFlip(), Normalize(0.5, 0.25))
         >>> augment(torch.zeros((8, 3, 32, 40), dtype=torch.uint8)).shape
@@ -233,6 +238,8 @@ class Augment:
         flip: RandomFlip | None = None,
         normalize: Normalize | None = None,
     ) -> None:
+        for name, part in (("crop", crop), ("flip", flip), ("normalize", normalize)):
+            _refuse_op_of_loader(name, part)
         self.crop = crop
         self.flip = flip
         self.normalize = normalize
@@ -426,6 +433,15 @@ def _weights(
 def _between(low: float, high: float, numbers: Tensor) -> Tensor:
     """Numbers in [0, 1) -> [low, high)."""
     return low + (high - low) * numbers
+
+
+def _refuse_op_of_loader(name: str, part: object) -> None:
+    """Some of them have the names of ours."""
+    if isinstance(part, ImageOp):
+        raise TypeError(
+            f"{name} is {part!r} of readers.ops, which works in a loader: pass it to make_loader "
+            "as ops, or take a class of readers.augment"
+        )
 
 
 def _check_images(images: Tensor) -> None:

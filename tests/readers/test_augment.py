@@ -12,6 +12,7 @@ import torch
 from torch.nn.functional import interpolate
 
 from readers import augment as augment_module
+from readers import ops
 from readers.augment import (
     IMAGENET_MEAN,
     IMAGENET_STD,
@@ -494,3 +495,21 @@ def test_a_setting_out_of_its_range_is_refused_when_it_is_made(make, message):
     """Not in the middle of an epoch; the argument, its limit and the value are named."""
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"crop": ops.RandomResizedCrop(4)},
+        {"crop": ops.RandomFlip()},
+        {"flip": ops.RandomFlip()},
+        {"normalize": ops.ColorJitter()},
+    ],
+)
+def test_an_op_of_a_loader_is_refused_by_name(arguments):
+    """Some have the names of ours, and would fail in the midst of training."""
+    ((name, op),) = arguments.items()
+    with pytest.raises(
+        TypeError, match=f"{name} is {type(op).__name__}.* of readers.ops.*make_load"
+    ):
+        Augment(**arguments)
