@@ -100,7 +100,13 @@ def make_engine(
     group_count = 1
     if isinstance(dataset, LMDBDataset) and batch_size is not None:
         batch_bytes = batch_size * _fixed_bytes(dataset.schema, dataset.view.fields)
-        fitting = _GROUP_BYTES // max(1, batch_bytes)
+        # Images of no fixed size, or with operations, take long enough to be filled batch by batch.
+        has_pictures = any(
+            dataset.schema[name].kind in ("image", "mask") and not dataset.schema[name].is_fixed
+            for name in dataset.view.fields
+        )
+        has_ops = isinstance(filler, StoreFiller) and filler.has_ops
+        fitting = 1 if has_pictures or has_ops else _GROUP_BYTES // max(1, batch_bytes)
         # Each thread gets several groups in an epoch, so that none ends it alone.
         shared = batch_count // (4 * workers)
         group_count = max(1, min(_GROUP_COUNT_MAX, fitting, shared))

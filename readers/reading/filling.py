@@ -32,6 +32,11 @@ class StoreFiller:
         self._reader: BatchReader | None = None
         self._is_in_worker = False
 
+    @property
+    def has_ops(self) -> bool:
+        """Whether images are worked on, one by one."""
+        return self._ops is not None
+
     def __getstate__(self) -> dict[str, Any]:
         """Settings alone."""
         return {**self.__dict__, "_reader": None}

@@ -185,8 +185,25 @@ print(json.dumps(facts))
 def test_what_is_kept_of_an_epoch_takes_its_own_size(ragged, run_python, engine, returns):
     """Of 120 batches, 500 kB each, the field that was kept is left, twice over at most.
 
-    Beside that there is a constant, for the 16 batches that may be under way at any time, and 1 kB for
-    each tensor object.
+    Beside that there is a constant, for the 16 batches that may be under way at any time, and 1 kB
+    for each tensor object.
     """
     for size, count, grown in run_python(KEPT, ragged, engine, returns):
         assert grown < 2 * size + 2 * count + 16 * 500
+
+
+def test_batches_of_pictures_are_not_filled_by_the_dozen(ragged):
+    """Filled together are small batches alone: 32 of photos, three times over, are a gigabyte."""
+    indices = np.arange(4800) % COUNT
+    for fields, ops in (
+        (["mask", "label"], ()),
+        (["image", "label"], (CenterCrop(90),)),
+        (["image", "mask", "label"], (CenterCrop(90),)),
+    ):
+        dataset = LMDBDataset(ragged, fields=fields).select(indices)
+        loader = make_loader(dataset, 2, train=False, engine="thread", workers=2, ops=ops)
+        assert loader.engine._group_count == 1
+        loader.close()
+    dataset = LMDBDataset(ragged, fields=["label"]).select(indices)
+    loader = make_loader(dataset, 2, train=False, engine="thread", workers=2)
+    assert loader.engine._group_count > 1
