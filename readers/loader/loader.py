@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import os
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
+from multiprocessing.util import Finalize
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
     from readers.loader.make import LoaderConfig
 
 _END = object()
+
+_BEFORE_CHILDREN = 10
+"""What is at least 0 comes before multiprocessing ends and joins child processes."""
 
 
 class Engine(Protocol):
@@ -95,6 +101,7 @@ class Loader(DataLoader[Any]):
         self.totals = totals
         self._transforms = contents.transforms()
         self._dataset_identity: str | None = None
+        self._guarded = (-1, -1)
         order = order_shown(
             sampler,
             batch_sampler,
@@ -173,6 +180,7 @@ class Loader(DataLoader[Any]):
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         # An iteration takes its epoch with its first batch: Lightning makes one, then says which.
         self._take_transforms()
+        self._close_at_exit()
         batches = self._batches
         run = batches.begin()
         rank, world_size = batches.ranks()
@@ -187,6 +195,19 @@ class Loader(DataLoader[Any]):
             engine, _ = self.maker(self.contents)
             self.engine.close()
             self.engine, self._transforms = engine, transforms
+
+    def _close_at_exit(self) -> None:
+        """Have loader workers end first when this process does.
+
+        A process that multiprocessing has made, such as a rank of Lightning's, asks its children to
+        end by SIGTERM and waits for them. Loader workers leave that signal to others where the
+        program has a handler for it, and would be waited for without end.
+        """
+        guarded = os.getpid(), id(self.engine)
+        if self._guarded != guarded:
+            self._guarded = guarded
+            reference = weakref.ref(self.engine)
+            Finalize(self.engine, _close, args=(reference,), exitpriority=_BEFORE_CHILDREN)
 
     def _checked(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         dataset = self.contents.dataset
@@ -248,6 +269,12 @@ class Loader(DataLoader[Any]):
     def close(self) -> None:
         """End threads and processes. Batches stay valid; the next iteration starts new ones."""
         self.engine.close()
+
+
+def _close(reference: weakref.ReferenceType[Engine]) -> None:
+    engine = reference()
+    if engine is not None:
+        engine.close()
 
 
 def _measure(batch: Any) -> tuple[int, int]:

@@ -9,9 +9,9 @@ ALL = ("fit", "resume", "test", "predict")
 WAYS = {
     "one process": (1, "auto", "1", ALL),
     "launched": (2, "ddp", "1", ALL),
-    "forked": (2, "ddp_fork", "0", ALL),
-    "in a notebook": (2, "ddp_notebook", "0", ("fit",)),
-    "spawned": (2, "ddp_spawn", "0", ("fit",)),
+    "forked": (2, "ddp_fork", "1", ALL),
+    "in a notebook": (2, "ddp_notebook", "1", ("fit",)),
+    "spawned": (2, "ddp_spawn", "1", ("fit",)),
 }
 
 

@@ -709,3 +709,45 @@ def test_totals_of_a_run_add_up(engine_of):
     assert 0.12 <= stats.stages_s["transform"] < 1
     assert stats.stages_s["read"] == stats.stages_s["decode"] == 0
     assert stats.ready_count >= 12
+
+
+CHILD = """
+import multiprocessing, os, signal, sys
+from readers import LMDBDataset, make_loader
+
+def child(path, done):
+    os.setsid()
+    signal.signal(signal.SIGTERM, lambda *_: None)  # As Lightning has one in each rank.
+    loader = make_loader(LMDBDataset(path), 4, train=False, workers=1, engine="process")
+    next(iter(loader))
+    done.put(os.getpid())
+    globals()["loader"] = loader  # Alive until the process ends.
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[2])
+    done = context.SimpleQueue()
+    rank = context.Process(target=child, args=(sys.argv[1], done))
+    rank.start()
+    done.get()
+    rank.join(30)
+    print(rank.exitcode)
+    if rank.is_alive():
+        os.killpg(rank.pid, signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_child_process_that_handles_sigterm_ends_with_its_workers(tmp_path, shapes, method):
+    """multiprocessing asks a child's children to end by SIGTERM, and waits for them."""
+    program = tmp_path / "program.py"
+    program.write_text(CHILD)
+    done = subprocess.run(
+        [sys.executable, str(program), str(shapes.path), method],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout.strip() == "0", done.stderr
