@@ -18,7 +18,7 @@ from packer.recipe import (
     Recipe,
     Scaling,
 )
-from packer.sources import SOURCES, SourceOptions
+from packer.sources import LAYOUTS, SourceOptions
 from packer.sources.source import Task, VocOrigin
 
 _DEFAULTS = Recipe()
@@ -28,7 +28,7 @@ SOURCE_OPTIONS = (
     click.option(
         "--format",
         "format_name",
-        type=click.Choice(["auto", *SOURCES]),
+        type=click.Choice(["auto", *LAYOUTS]),
         default="auto",
         show_default=True,
         help="Layout of RAW.",

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from packer.items.annotations import RawObject, object_fields, pack_points
 from packer.items.raw_item import Scan
+from packer.sources.layouts import LAYOUTS
 from packer.sources.source import SourceOptions
 from packer.sources.text_pairs import LineObject, ParsedLine, TextLayout, scan_text_pairs
 from packer.sources.text_values import is_number, read_numbers, separator_problem, shown_value
@@ -23,7 +24,7 @@ from readers.store.schema import Field
 
 name = "dota"
 
-LABEL_FOLDERS = (b"labeltxt", b"labeltxt-v1.0", b"labeltxt-v1.5", b"labeltxt-v2.0")
+_LABEL_FOLDERS = tuple(folder for (folder,) in LAYOUTS[name].folders_anywhere)
 
 
 def scan(raw: Path, options: SourceOptions) -> Scan:
@@ -39,7 +40,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     layout = TextLayout(
         name=name,
         picture_folders=(b"images", b"image", b"imgs", b"img"),
-        label_folders=LABEL_FOLDERS,
+        label_folders=_LABEL_FOLDERS,
         parse=parse_line,
         classes=listed,
         class_file=class_file,

@@ -12,12 +12,10 @@ import numpy as np
 from packer.errors import SourceError
 from packer.items.annotations import RawObject, pack_annotations, unpack_annotations
 from packer.items.raw_item import Reject, Scan
+from packer.sources.layouts import LAYOUTS
 from packer.sources.source import Task
 from packer.sources.turned_boxes import CORNERS, bounds, pack_corners
 from packer.wording import count_text, readable_path
-
-TURNED_FORMATS = ("coco", "cvat", "dota", "labelme", "voc", "yolo")
-"""Sources that know turned boxes."""
 
 _PARTS = {"detect": (), "segment": ("masks",), "pose": ("keypoints",), "obb": (CORNERS,)}
 """Fields of parts of objects that a store of a task has."""
@@ -37,15 +35,16 @@ _NEEDED = {
 
 
 def check_task(format_name: str, task: Task | None, shown: str) -> None:
-    """Refuse a task that no data of a format can be for, before it is read.
+    """Refuse a task that no data of a format can be for, before it is read; torch Datasets are one.
 
     Raises:
         SourceError: It is such a task.
     """
-    if task == "obb" and format_name not in TURNED_FORMATS:
+    having = sorted(name for name, layout in LAYOUTS.items() if layout.has_corners)
+    if task == "obb" and format_name not in having:
         raise SourceError(
             f"{shown}: task 'obb' packs the corners of turned boxes, and format {format_name!r} "
-            f"has none; those that have are {', '.join(TURNED_FORMATS)}. Leave --task out, or "
+            f"has none; those that have are {', '.join(having)}. Leave --task out, or "
             "convert the data to one of these."
         )
 

@@ -24,7 +24,7 @@ from packer.raw.containers import Containers
 from packer.raw.files import RawFileError
 from packer.raw.read_ahead import Files, ReadAhead
 from packer.recipe import Recipe
-from packer.sources import SOURCES, SourceOptions, scan_source
+from packer.sources import LAYOUTS, SourceOptions, scan_source
 from packer.stores.keys import key_text, store_keys
 from packer.stores.sample_compare import differing_fields
 from packer.threads import map_threads
@@ -141,7 +141,7 @@ def _recipe_of(store: StoreReader) -> Recipe:
 def _options_of(store: StoreReader, root: Path | None) -> SourceOptions:
     """How the raw data was read, as the manifest says."""
     source = store.manifest.source
-    if source.format not in SOURCES:
+    if source.format not in LAYOUTS:
         raise SourceError(
             f"{store.path}: made by {source.format!r}, which reads no raw folder or list, so there "
             "is none to hold it against."

@@ -10,9 +10,8 @@ import sys
 import pytest
 
 from packer.errors import AmbiguousFormatError, SourceError
-from packer.sources import SOURCES, SourceOptions, scan_source, source_named
+from packer.sources import LAYOUTS, SourceOptions, scan_source
 from packer.sources.detection.detect import detect, examine
-from packer.sources.detection.evidence import READ_FROM_FILE
 from packer.sources.detection.found import UNREAD
 from packer.sources.walk import PICTURE_TYPES
 from tests.command import run_packer
@@ -318,20 +317,6 @@ def test_files_are_told_apart(tmp_path):
         scan_source(tmp_path / "1.png", SourceOptions(format="flat"))
 
 
-@pytest.mark.parametrize("name", sorted(SOURCES))
-def test_formats_that_take_one_file_are_those_that_say_so(name, tmp_path):
-    """What is detected for a file must not be refused by the scan for being one."""
-    path = tmp_path / "file.x"
-    path.write_bytes(b"x")
-    try:
-        scan_source(path, SourceOptions(format=name))
-        message = ""
-    except SourceError as error:
-        message = str(error)
-    is_refused = f"is a file; format {name!r} expects a folder" in message
-    assert is_refused == (name not in READ_FROM_FILE)
-
-
 def test_options_that_do_not_fit_are_refused(tmp_path):
     """A mistyped format gets the close match; a root without a list would be ignored in silence."""
     write_files(tmp_path, "a/1.png")
@@ -442,17 +427,12 @@ def test_a_tie_is_exit_status_2(tmp_path):
     assert not (tmp_path / "out.lmdb").exists()
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_a_source_has_the_name_that_it_is_found_by(name):
-    """The table of modules and what each calls itself are one thing."""
-    assert source_named(name).name == name
-
-
 def test_a_build_worker_starts_without_the_sources(run_apart):
     """It reads no raw tree; loading all layouts would cost each worker a tenth of a second."""
     loaded = run_apart("import packer.engines.worker, sys; print(*sys.modules)").split()
     assert "packer.engines.worker" in loaded
-    unneeded = {*SOURCES.values(), "yaml", "packer.sources.detection.detect"}
+    modules = {layout.module for layout in LAYOUTS.values()}
+    unneeded = {*modules, "yaml", "packer.sources.detection.detect"}
     assert not set(loaded) & unneeded
 
 

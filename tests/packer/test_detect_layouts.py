@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from packer.errors import SourceError
-from packer.sources import SOURCES, SourceOptions
+from packer.sources import LAYOUTS, SourceOptions
 from packer.sources.detection.detect import detect, examine
+from packer.sources.detection.evidence import FINDERS, LIST_FINDERS
 from packer.sources.detection.found import UNREAD
 from packer.sources.detection.json_outline import read_json_outline
+from packer.sources.detection.look import look_at
 from tests.packer.raw_files import COCO, VOC, YOLO, write_files, write_texts
 
 AUTO = SourceOptions()
@@ -22,7 +24,7 @@ ANNOTATION = '{"id": 1, "image_id": 1, "category_id": 1, "bbox": [0, 0, 1, 1]},'
 CAPTION = '{"id": 1, "image_id": 1, "caption": "a photo of a cat"},'
 SEGMENTS = '{"image_id": 1, "file_name": "1.png", "segments_info": []},'
 
-LAYOUTS = {
+RAW = {
     "a COCO json beside pictures": (["1.png"], {"result.json": COCO}, "coco"),
     "COCO annotations": (["val2017/1.png"], {"annotations/instances_val2017.json": COCO}, "coco"),
     "Roboflow COCO": (["train/1.png"], {"train/_annotations.coco.json": COCO}, "coco"),
@@ -155,7 +157,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize(("names", "texts", "kind"), LAYOUTS.values(), ids=LAYOUTS.keys())
+@pytest.mark.parametrize(("names", "texts", "kind"), RAW.values(), ids=RAW.keys())
 def test_each_layout_is_told(names, texts, kind, tmp_path):
     """A build without --format takes the source that reads all that is there."""
     write_texts(write_files(tmp_path, *names), texts)
@@ -166,9 +168,32 @@ def test_each_layout_is_told(names, texts, kind, tmp_path):
 
 def test_every_format_is_met_in_these_tests():
     """A source that nothing leads to would be there for those alone who know its name."""
-    met = {kind for _, _, kind in LAYOUTS.values()} | {"imagefolder", "flat"}
-    assert met == SOURCES.keys()
-    assert SOURCES.keys().isdisjoint(UNREAD)
+    met = {kind for _, _, kind in RAW.values()} | {"imagefolder", "flat"}
+    assert met == LAYOUTS.keys()
+    assert LAYOUTS.keys().isdisjoint(UNREAD)
+
+
+def test_each_row_says_who_tells_its_layout(tmp_path):
+    """What finds evidence for a layout stands in its row, and nothing else there."""
+    found: dict[str, set[str]] = {name: set() for name in LAYOUTS}
+    raw = {**RAW, "class folders": (["a/1.png", "b/1.png"], {}, ""), "alone": (["1.png"], {}, "")}
+    for number, (names, texts, _) in enumerate((*raw.values(), *TOLD_IN_OTHER_WAYS)):
+        look = look_at(write_texts(write_files(tmp_path / str(number), *names), texts))
+        for finder, find in FINDERS.items():
+            for evidence in find(look):
+                found.setdefault(evidence.format, set()).add(finder)
+        for finder, find_list in LIST_FINDERS.items():
+            for evidence in find_list(look, AUTO):
+                found.setdefault(evidence.format, set()).add(finder)
+    assert {name: found[name] for name in LAYOUTS} == {
+        name: set(layout.told_by) for name, layout in LAYOUTS.items()
+    }
+
+
+TOLD_IN_OTHER_WAYS = (
+    (["1.png"], {"metadata.csv": "file_name,text\n1.png,a\n", "metadata.parquet": ""}, ""),
+    (["labelTxt/1.txt"], {"data.yaml": "train: images\nnames: [a]\n"}, ""),
+)
 
 
 def test_the_readme_names_every_format():
@@ -176,7 +201,7 @@ def test_the_readme_names_every_format():
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     section = readme.split("## Raw data that it reads")[1].split("## ")[0]
     named = re.findall(r"`([a-z-]+)`", "".join(re.findall(r"^\| (`[a-z].*?) \|", section, re.M)))
-    assert sorted(set(named)) == sorted(SOURCES)
+    assert sorted(set(named)) == sorted(LAYOUTS)
 
 
 CLASS_FILES = ["classes.txt", "obj.names", "names.txt", "_darknet.labels", "my.names"]

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from packer.sources.detection.folders import masks_among, picture_names, sample_parts
-from packer.sources.detection.found import Evidence
+from packer.sources.detection.found import UNREAD, Evidence
 from packer.sources.detection.look import Listing, Look, deeper, evenly
 from packer.sources.detection.text_files import mask_lists
+from packer.sources.layouts import LAYOUTS
 from packer.sources.masks.names import role_of, stems_of_mask
 from packer.sources.masks.nnunet import case_of, channel_problem
 from packer.sources.pairing import PictureIndex, composed, stem_of
@@ -22,8 +23,9 @@ from packer.wording import count_text, readable_path
 
 def checked(found: Evidence, look: Look) -> Evidence:
     """The evidence with what its content says: how much of it fits, or a problem."""
-    check = _CHECKS.get(found.format)
-    return found if check is None or found.problem else check(found, look)
+    if found.problem or found.format in UNREAD or not LAYOUTS[found.format].is_checked:
+        return found
+    return _CHECKS[found.format](found, look)
 
 
 # --- annotation files of one picture each ---------------------------------------------------------

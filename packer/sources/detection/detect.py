@@ -6,7 +6,6 @@ first match would be wrong: a folder of VOC annotations holds folders of picture
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from packer.errors import AmbiguousFormatError, SourceError
+from packer.sources import source_named
 from packer.sources.detection.content import checked
 from packer.sources.detection.evidence import collect_evidence, file_evidence
 from packer.sources.detection.folders import label_files, sample_parts
 from packer.sources.detection.found import UNREAD, Evidence
 from packer.sources.detection.look import Look, look_at, shown_names
 from packer.sources.detection.unread import find_unread, unread_error
+from packer.sources.layouts import LAYOUTS, layouts_of
 from packer.sources.source import AUTO_FORMAT, SourceOptions
 from packer.sources.walk import PICTURE_TYPES
 from packer.wording import count_text, readable_path
@@ -117,17 +118,13 @@ def examine(raw: Path, options: SourceOptions = _DEFAULTS) -> Examination:
         SourceError: Nothing was found at all.
     """
     found = _examine(raw, options)
-    if found.format not in _ARCHIVES:
+    if not found.format or not LAYOUTS[found.format].is_read_to_tell:
         return found
-    source = importlib.import_module(_ARCHIVES[found.format])
     try:
-        source.scan(raw, options)
+        source_named(found.format).scan(raw, options)
     except SourceError as error:
         return replace(found, error=error)
     return found
-
-
-_ARCHIVES = {"tar": "packer.sources.tar", "zip": "packer.sources.zip_archive"}
 
 
 def _examine(raw: Path, options: SourceOptions) -> Examination:
@@ -153,9 +150,7 @@ def _examine(raw: Path, options: SourceOptions) -> Examination:
     return Examination(evidence=tuple(evidence), format=best.format, line=line)
 
 
-_LISTS = ("csv", "jsonl", "parquet", "txt-list")
-_PICTURES_ALONE = ("imagefolder", "flat")
-"""Formats that read pictures and names of folders, and no file of any other kind."""
+_PICTURES_ALONE = layouts_of("pictures")
 
 
 def _other_files(look: Look, format_name: str) -> list[bytes]:
@@ -230,14 +225,18 @@ def _ways_out(evidence: Iterable[Evidence], already: Iterable[Evidence] = ()) ->
     """What a user may do to build without what was found; `already` are named in the message."""
     usable = {found.format for found in evidence if not found.problem}
     pictures = {found.format for found in (*evidence, *already)} & set(_PICTURES_ALONE)
-    ways = [f"--format {name} (the list)" for name in _LISTS if name in usable]
+    ways = [f"--format {name} (the list)" for name in layouts_of("list") if name in usable]
     if usable & {"imagefolder", "sample-parts"}:
-        ways.append("--format imagefolder (names of folders become labels)")
+        ways.append(_way("imagefolder"))
     if pictures and "flat" not in {found.format for found in already}:
-        ways.append("--format flat (every picture, unlabelled)")
+        ways.append(_way("flat"))
     if not pictures and not ways:
         return "There are no pictures to pack without it."
     if not ways:
         return "Or give the folder of the pictures you want."
     other = "To take none of these" if already else "To leave it aside"
     return f"{other}, give {' or '.join(ways)}, or the folder of the pictures you want."
+
+
+def _way(name: str) -> str:
+    return f"--format {name} ({LAYOUTS[name].meaning})"

@@ -13,45 +13,35 @@ from packer.sources.detection import files, folders, lists, text_files
 from packer.sources.detection.found import DECLARED, STRUCTURAL, TABULAR, UNREAD, Evidence
 from packer.sources.detection.look import Listing, Look
 from packer.sources.detection.unread import file_advice
-from packer.sources.lists import csv_list, jsonl_list, parquet_list, txt_list
+from packer.sources.layouts import LAYOUTS, Finder
+from packer.sources.lists import txt_list
 from packer.sources.lists.csv_table import read_columns
 from packer.sources.source import SourceOptions
 from packer.sources.walk import PICTURE_TYPES, is_picture_name
 from packer.wording import readable_path
 
-_FINDERS: tuple[Callable[[Look], Iterator[Evidence]], ...] = (
-    files.declared,
-    files.json_files,
-    files.xml_files,
-    files.named_kinds,
-    text_files.texts,
-    folders.folder_names,
-    folders.mask_folders,
-    folders.sidecars,
-    folders.masks_beside,
-    files.archives,
-    files.parquet_lists,
-    folders.pictures,
-)
-"""Each looks at one kind of thing."""
-
-_LIST_FINDERS: tuple[Callable[[Look, SourceOptions], Iterator[Evidence]], ...] = (
-    lists.csv_lists,
-    lists.jsonl_lists,
-    lists.txt_lists,
-)
-"""Those that also look where the user says that pictures are."""
-
-_LIST_EXTENSIONS = {
-    **dict.fromkeys(csv_list.LIST_EXTENSIONS, "csv"),
-    **dict.fromkeys(jsonl_list.LIST_EXTENSIONS, "jsonl"),
+FINDERS: dict[Finder, Callable[[Look], Iterator[Evidence]]] = {
+    "declared": files.declared,
+    "json_files": files.json_files,
+    "xml_files": files.xml_files,
+    "named_kinds": files.named_kinds,
+    "texts": text_files.texts,
+    "folder_names": folders.folder_names,
+    "mask_folders": folders.mask_folders,
+    "sidecars": folders.sidecars,
+    "masks_beside": folders.masks_beside,
+    "archives": files.archives,
+    "parquet_lists": files.parquet_lists,
+    "pictures": folders.pictures,
 }
+"""Each looks at one kind of thing; of two that are as sure of a layout, the first is heard."""
 
-
-READ_FROM_FILE = frozenset(
-    ("csv", "jsonl", "parquet", "txt-list", "tar", "zip", "hf", "idx", "cifar", "coco", "yolo")
-)
-"""Formats of which one file may be given for the raw path."""
+LIST_FINDERS: dict[Finder, Callable[[Look, SourceOptions], Iterator[Evidence]]] = {
+    "csv_lists": lists.csv_lists,
+    "jsonl_lists": lists.jsonl_lists,
+    "txt_lists": lists.txt_lists,
+}
+"""Those that also look where the user says that pictures are."""
 
 
 def collect_evidence(look: Look, options: SourceOptions) -> list[Evidence]:
@@ -61,8 +51,8 @@ def collect_evidence(look: Look, options: SourceOptions) -> list[Evidence]:
         SourceError: A list cannot be read.
     """
     best: dict[str, Evidence] = {}
-    everything = chain.from_iterable(find(look) for find in _FINDERS)
-    from_lists = chain.from_iterable(find(look, options) for find in _LIST_FINDERS)
+    everything = chain.from_iterable(find(look) for find in FINDERS.values())
+    from_lists = chain.from_iterable(find(look, options) for find in LIST_FINDERS.values())
     for found in chain(everything, from_lists):
         known = best.get(found.format)
         # What is wrong with a format's own file counts, however else the format was seen.
@@ -79,11 +69,10 @@ def file_evidence(raw: Path) -> list[Evidence]:
     """
     found = next(_of_file(raw), None)
     if found is not None:
-        # Of a saved data set, the file that names it has no data.
-        is_enough = found.format in READ_FROM_FILE and not (
-            found.format == "hf" and raw.suffix.lower() == ".json"
-        )
-        if is_enough or found.format in UNREAD or found.problem:
+        if found.format in UNREAD or found.problem:
+            return [found]
+        layout = LAYOUTS[found.format]
+        if layout.may_be_file and not raw.name.lower().endswith(layout.not_alone):
             return [found]
         problem = "one file is not enough. Give the folder that holds it and its pictures"
         return [replace(found, problem=problem)]
@@ -100,10 +89,11 @@ def _of_file(raw: Path) -> Iterator[Evidence]:
     look = Look(os.fsencode(raw.parent), [Listing(b"", files=[os.fsencode(raw.name)])])
     seen = f"the file {readable_path(os.fsencode(raw.name))} itself"
     extension = raw.suffix.lower()
-    if extension in csv_list.LIST_EXTENSIONS and lists.is_open_images(read_columns(raw).names):
+    if extension in LAYOUTS["csv"].endings and lists.is_open_images(read_columns(raw).names):
         yield Evidence(format="open-images", score=STRUCTURAL, seen=seen)
-    if extension in _LIST_EXTENSIONS:
-        yield Evidence(format=_LIST_EXTENSIONS[extension], score=TABULAR, seen=seen)
+    for kind in ("csv", "jsonl"):
+        if extension in LAYOUTS[kind].endings:
+            yield Evidence(format=kind, score=TABULAR, seen=seen)
     for find in (
         files.declared,
         files.json_files,
@@ -112,10 +102,10 @@ def _of_file(raw: Path) -> Iterator[Evidence]:
         text_files.texts,
     ):
         yield from find(look)
-    if extension in parquet_list.LIST_EXTENSIONS:
+    if extension in LAYOUTS["parquet"].endings:
         kind = "hf" if files.holds_images(raw) else "parquet"
         yield Evidence(format=kind, score=DECLARED, seen=seen)
     for found in files.archives(look):
         yield replace(found, seen=seen)
-    if extension in txt_list.LIST_EXTENSIONS and txt_list.is_list(raw):
+    if extension in LAYOUTS["txt-list"].endings and txt_list.is_list(raw):
         yield Evidence(format="txt-list", score=TABULAR, seen=seen)

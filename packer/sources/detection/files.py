@@ -21,6 +21,7 @@ from packer.sources.detection.json_outline import JsonOutline, read_json_outline
 from packer.sources.detection.look import Look, shown_names
 from packer.sources.detection.promises import broken_promise
 from packer.sources.hugging_face.columns import columns_of
+from packer.sources.layouts import LAYOUTS, layouts_of
 from packer.sources.pairing import stem_of
 from packer.sources.yolo.data_yaml import declares_yolo
 from packer.wording import readable_path
@@ -168,12 +169,16 @@ def _pointer_text(look: Look, path: bytes) -> str:
     return f"; {problem}" if problem else ""
 
 
+_PARQUET = ".parquet"
+"""Whether such a file is a list or holds images, its columns say."""
+
 _ARCHIVES: dict[str, tuple[bytes, ...]] = {
-    "tar": (b".tar", b".tgz", b".tar.gz"),
-    "zip": (b".zip",),
-    "hf": (b".arrow",),
+    **{
+        name: tuple(end.encode() for end in LAYOUTS[name].endings if end != _PARQUET)
+        for name in layouts_of("archive")
+        if name != "cifar"  # Whose files have no ending.
+    },
     "tfrecord": (b".tfrecord", b".tfrecords", b".record"),
-    "idx": (b"ubyte", b"ubyte.gz"),
     "npy": (b".npy", b".npz"),
 }
 _CIFAR = re.compile(
@@ -192,7 +197,7 @@ def archives(look: Look) -> Iterator[Evidence]:
         if paths:
             seen = f"{shown_names(paths)}, and no pictures{_pointer_text(look, paths[0])}"
             yield Evidence(format=kind, score=STRUCTURAL, seen=seen)
-    paths = look.files(b".parquet")
+    paths = look.files(_PARQUET.encode())
     if paths:
         first = Path(os.fsdecode(os.path.join(look.root, paths[0])))
         seen = f"{shown_names(paths)}, and no pictures"
@@ -236,6 +241,6 @@ def holds_images(path: Path) -> bool:
 
 def parquet_lists(look: Look) -> Iterator[Evidence]:
     """Parquet files beside the pictures that they name."""
-    paths = look.files(b".parquet")
+    paths = look.files(_PARQUET.encode())
     if paths and look.has_pictures:
         yield Evidence(format="parquet", score=TABULAR, seen=f"{shown_names(paths)} is there")

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from packer.sources import dota
 from packer.sources.class_folders import are_sequences, names_no_class
 from packer.sources.detection.files import kind_of_file
 from packer.sources.detection.found import (
@@ -29,6 +28,7 @@ from packer.sources.detection.look import (
 )
 from packer.sources.detection.promises import broken_promise
 from packer.sources.detection.text_files import are_yolo, is_yolo_class_file, yolo_classes_text
+from packer.sources.layouts import LAYOUTS
 from packer.sources.masks.names import role_of, stems_of_mask, stems_of_picture
 from packer.sources.pairing import composed, split_path, stem_of
 from packer.sources.siblings import find_parts, split_names
@@ -38,17 +38,7 @@ from packer.sources.splits import are_all_splits
 from packer.wording import count_text, readable_path
 
 _NNUNET = (b"imagestr", b"labelstr")
-_SIDE_BY_SIDE: dict[str, tuple[tuple[bytes, ...], ...]] = {
-    "voc": ((b"annotations", b"jpegimages"),),
-    "mask-pairs": ((b"segmentationclass",), (b"ground_truth",), (b"groundtruth",), _NNUNET),
-}
-_ANYWHERE: dict[str, tuple[tuple[bytes, ...], ...]] = {
-    "cityscapes": ((b"leftimg8bit", b"gtfine"), (b"leftimg8bit", b"gtcoarse")),
-    "kitti": ((b"image_2", b"label_2"),),
-    "dota": tuple((name,) for name in dota.LABEL_FOLDERS),
-}
-"""Names of folders, in lower case, that belong to one format together. Those of the second kind
-come in archives of their own, and are often unpacked into folders of their own."""
+"""One of the groups of folders that tell masks; no other tool has these names."""
 
 _DEFECTS = (
     "beside test/ it has masks of some pictures alone (MVTec), and every picture needs one. Move "
@@ -89,8 +79,8 @@ def folder_names(look: Look) -> Iterator[Evidence]:
     yield from _names_anywhere(look)
     for listing in look.listings:
         lower = {name.lower(): name for name in listing.folders}
-        for kind, signs in _SIDE_BY_SIDE.items():
-            for sign in signs:
+        for kind, layout in LAYOUTS.items():
+            for sign in layout.folders_beside:
                 if all(name in lower for name in sign):
                     seen = f"folders {shown_names(listing.join(lower[name]) for name in sign)}"
                     is_pair = kind == "mask-pairs" and sign != _NNUNET
@@ -122,8 +112,8 @@ def _names_anywhere(look: Look) -> Iterator[Evidence]:
             parts = path.split(b"/")
             for n, part in enumerate(parts):
                 paths.setdefault(part.lower(), b"/".join(parts[: n + 1]))
-    for kind, signs in _ANYWHERE.items():
-        for sign in signs:
+    for kind, layout in LAYOUTS.items():
+        for sign in layout.folders_anywhere:
             if all(name in paths for name in sign):
                 places = [paths[name] for name in sign]
                 problem = ""

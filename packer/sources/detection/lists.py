@@ -19,7 +19,8 @@ from packer.sources.detection.found import (
 from packer.sources.detection.look import NAMES_MAX, Look, shown_names
 from packer.sources.detection.meaning import tells_more
 from packer.sources.detection.text_files import mask_lists
-from packer.sources.lists import csv_list, jsonl_list, txt_list
+from packer.sources.layouts import LAYOUTS
+from packer.sources.lists import txt_list
 from packer.sources.lists.columns import PATH_COLUMNS, Columns
 from packer.sources.lists.csv_table import csv_table, read_columns, read_rows
 from packer.sources.lists.files import find_lists, split_in_name
@@ -44,7 +45,7 @@ def csv_lists(look: Look, options: SourceOptions) -> Iterator[Evidence]:
     """
     readable: list[tuple[bytes, Path, Columns]] = []
     guessed: list[bytes] = []
-    for path in look.files(*(e.encode() for e in csv_list.LIST_EXTENSIONS))[:FILES_MAX]:
+    for path in look.files(*(e.encode() for e in LAYOUTS["csv"].endings))[:FILES_MAX]:
         list_path = Path(os.fsdecode(os.path.join(look.root, path)))
         try:
             columns = read_columns(list_path)
@@ -79,7 +80,7 @@ def csv_lists(look: Look, options: SourceOptions) -> Iterator[Evidence]:
         yield Evidence(format="csv", score=TABULAR, seen=seen)
     elif readable:
         paths = [path for path, _, _ in readable]
-        yield _several_lists("csv", paths, look, csv_list.LIST_EXTENSIONS, csv_table)
+        yield _several_lists("csv", paths, look, LAYOUTS["csv"].endings, csv_table)
 
 
 def is_open_images(names: Iterable[str]) -> bool:
@@ -105,7 +106,7 @@ def _has_flags(list_path: Path, columns: Columns) -> bool:
 
 def jsonl_lists(look: Look, options: SourceOptions) -> Iterator[Evidence]:
     """JSON lines whose first names a picture."""
-    extensions = tuple(extension.encode() for extension in jsonl_list.LIST_EXTENSIONS)
+    extensions = tuple(extension.encode() for extension in LAYOUTS["jsonl"].endings)
     for path in look.files(*extensions)[:FILES_MAX]:
         first = look.head(path).lstrip().split("\n")[0]
         if any(f'"{column}"' in first for column in PATH_COLUMNS):
@@ -126,7 +127,7 @@ def txt_lists(look: Look, options: SourceOptions) -> Iterator[Evidence]:
         paths = [root / os.fsdecode(name) for name in found]
         found = [n for n, p in zip(found, paths, strict=True) if split_in_name(p) or _has_labels(p)]
     if len(found) > 1:
-        extensions, read = txt_list.LIST_EXTENSIONS, txt_list.txt_table
+        extensions, read = LAYOUTS["txt-list"].endings, txt_list.txt_table
         several = _several_lists("txt-list", found, look, extensions, read, txt_list.is_list)
         if several.problem:
             yield replace(several, score=MENTIONED)

@@ -28,6 +28,7 @@ from packer.sources.detection.meaning import (
 )
 from packer.sources.detection.mentions import READ_BYTES, Mentions, Place, read_mentions
 from packer.sources.detection.promises import broken_promise, opaque_promise, promise_text
+from packer.sources.layouts import LAYOUTS
 from packer.sources.pairing import composed, split_path, stem_of
 from packer.sources.source import AUTO_FORMAT, SourceOptions
 from packer.sources.walk import NOT_A_PICTURE, is_picture_name
@@ -129,15 +130,13 @@ def unread_error(raw: Path, found: Sequence[Unread], format_name: str) -> Source
     if found[1:]:
         names = ", ".join(readable_path(unread.path) for unread in found[1:4])
         others = f" The same is true of {names}{' and others' if found[4:] else ''}."
-    meaning = {
-        "flat": " (every picture, unlabelled)",
-        "imagefolder": " (names of folders become labels)",
-    }.get(format_name, "")
+    meaning = LAYOUTS[format_name].meaning
+    shown_format = f"{format_name} ({meaning})" if meaning else format_name
     them = "them" if found[1:] else "it"
     advice = f" {first.advice}." if first.advice else ""
     return SourceError(
         f"{shown}: {first.said}.{others}{advice} To build without {them}, give --format "
-        f"{format_name}{meaning}, or move {them} out of this folder."
+        f"{shown_format}, or move {them} out of this folder."
     )
 
 
@@ -167,7 +166,7 @@ def find_unread(
             found.append(_broken(path, problem))
         elif _FRAMES.fullmatch(path.lower()):
             found.append(_frames(path))
-        elif opaque_promise(name) and (scan is None or scan.format in _PICTURES_ALONE):
+        elif opaque_promise(name) and (scan is None or LAYOUTS[scan.format].kind == "pictures"):
             found.append(_opaque(path))
         elif not says_nothing_by_name(name):
             try:
@@ -196,9 +195,6 @@ def _frames(path: bytes) -> Unread:
         "source reads it",
         advice=f"{UNREAD['mot'][1]}",
     )
-
-
-_PICTURES_ALONE = ("flat", "imagefolder")
 
 
 def says_nothing_by_name(name: bytes) -> bool:

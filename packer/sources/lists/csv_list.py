@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from packer.items.raw_item import Scan
+from packer.sources.layouts import LAYOUTS
 from packer.sources.lists.csv_table import csv_table
 from packer.sources.lists.files import find_lists
 from packer.sources.lists.guess import guess_columns
@@ -14,7 +15,7 @@ from packer.sources.source import SourceOptions
 
 name = "csv"
 
-LIST_EXTENSIONS = (".csv", ".tsv")
+LIST_EXTENSIONS = LAYOUTS[name].endings
 
 
 def scan(raw: Path, options: SourceOptions) -> Scan:

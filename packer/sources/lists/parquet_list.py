@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from packer.items.raw_item import Scan
+from packer.sources.layouts import LAYOUTS
 from packer.sources.lists.files import find_lists
 from packer.sources.lists.parquet_table import parquet_table
 from packer.sources.lists.scan import scan_lists
@@ -12,7 +13,7 @@ from packer.sources.source import SourceOptions
 
 name = "parquet"
 
-LIST_EXTENSIONS = (".parquet",)
+LIST_EXTENSIONS = LAYOUTS[name].endings
 
 
 def scan(raw: Path, options: SourceOptions) -> Scan:

@@ -14,6 +14,7 @@ from packer.files.start import pointer_reason_of
 from packer.files.text import bounded_lines
 from packer.items.raw_item import Scan
 from packer.sources.class_names import read_class_names
+from packer.sources.layouts import LAYOUTS
 from packer.sources.lists.columns import columns_of
 from packer.sources.lists.files import find_lists
 from packer.sources.lists.scan import scan_lists
@@ -24,7 +25,7 @@ from packer.wording import readable_path
 
 name = "txt-list"
 
-LIST_EXTENSIONS = (".txt",)
+LIST_EXTENSIONS = LAYOUTS[name].endings
 
 CLASS_FILES = ("synsets.txt", "classes.txt", "labels.txt")
 """Names of classes, one a line, that labels of a list beside it are positions in."""
