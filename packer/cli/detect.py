@@ -21,6 +21,8 @@ from packer.cli import printable
 def detect_command(raw: Path, root: Path | None, as_json: bool) -> None:
     """Print what speaks for each layout that RAW may have, and which one a build would take.
 
+    Below that, what each of the other layouts needs, and what was found instead.
+
     Exit status: 1 when no source reads it or its content does not fit, 2 when several layouts fit
     and --format has to say which.
     """

@@ -57,6 +57,7 @@ class Layout:
             `packer.sources.detection.content`.
         is_read_to_tell: Whether only what its files hold says if a build takes them, so that
             `packer detect` reads them.
+        requires: What has to be there for it to be told, as `packer detect` says it after "needs".
         meaning: What a build of it makes of pictures, as a message adds it to `--format`; empty for
             all but "pictures".
     """
@@ -73,6 +74,7 @@ class Layout:
     folders_anywhere: tuple[tuple[bytes, ...], ...]
     is_checked: bool
     is_read_to_tell: bool
+    requires: str
     meaning: str
 
 
@@ -90,6 +92,7 @@ LAYOUTS: dict[str, Layout] = {
         folders_anywhere=(),
         is_checked=False,
         is_read_to_tell=False,
+        requires="folders of pictures that are called like classes",
         meaning="names of folders become labels",
     ),
     "flat": Layout(
@@ -105,6 +108,7 @@ LAYOUTS: dict[str, Layout] = {
         folders_anywhere=(),
         is_checked=False,
         is_read_to_tell=False,
+        requires="pictures in no folder, or in one for each split",
         meaning="every picture, unlabelled",
     ),
     "coco": Layout(
@@ -120,6 +124,7 @@ LAYOUTS: dict[str, Layout] = {
         folders_anywhere=(),
         is_checked=False,
         is_read_to_tell=False,
+        requires="a JSON file with images, and annotations or categories",
         meaning="",
     ),
     "voc": Layout(
@@ -135,6 +140,7 @@ LAYOUTS: dict[str, Layout] = {
         folders_anywhere=(),
         is_checked=True,
         is_read_to_tell=False,
+        requires="XML files of <annotation>, or folders Annotations and JPEGImages side by side",
         meaning="",
     ),
     "yolo": Layout(
@@ -150,6 +156,7 @@ LAYOUTS: dict[str, Layout] = {
         folders_anywhere=(),
         is_checked=False,
         is_read_to_tell=False,
+        requires="a data.yaml, a .data file of darknet, or a .txt of boxes for each picture",
         meaning="",
     ),
     "mask-pairs": Layout(
@@ -170,6 +177,7 @@ LAYOUTS: dict[str, Layout] = {
         folders_anywhere=(),
         is_checked=True,
         is_read_to_tell=False,
+        requires="folders images and masks or alike, names such as 1_mask.png, or a list of both",
         meaning="",
     ),
     "csv": Layout(
@@ -185,6 +193,7 @@ LAYOUTS: dict[str, Layout] = {
         folders_anywhere=(),
         is_checked=False,
         is_read_to_tell=False,
+        requires="a .csv or .tsv with a column of paths and one of labels, boxes or masks",
         meaning="",
     ),
     "jsonl": Layout(
@@ -200,6 +209,7 @@ LAYOUTS: dict[str, Layout] = {
         folders_anywhere=(),
         is_checked=False,
         is_read_to_tell=False,
+        requires="a .jsonl with the path of a picture in each line",
         meaning="",
     ),
     "parquet": Layout(
@@ -215,6 +225,7 @@ LAYOUTS: dict[str, Layout] = {
         folders_anywhere=(),
         is_checked=False,
         is_read_to_tell=False,
+        requires="a Parquet file with a column of paths",
         meaning="",
     ),
     "txt-list": Layout(
@@ -230,6 +241,7 @@ LAYOUTS: dict[str, Layout] = {
         folders_anywhere=(),
         is_checked=False,
         is_read_to_tell=False,
+        requires="a .txt with the path of a picture and its label in each line",
         meaning="",
     ),
     "tar": Layout(
@@ -245,6 +257,7 @@ LAYOUTS: dict[str, Layout] = {
         folders_anywhere=(),
         is_checked=False,
         is_read_to_tell=True,
+        requires="tar archives of pictures",
         meaning="",
     ),
     "zip": Layout(
@@ -260,6 +273,7 @@ LAYOUTS: dict[str, Layout] = {
         folders_anywhere=(),
         is_checked=False,
         is_read_to_tell=True,
+        requires="zip archives of pictures",
         meaning="",
     ),
     "hf": Layout(
@@ -275,6 +289,7 @@ LAYOUTS: dict[str, Layout] = {
         folders_anywhere=(),
         is_checked=False,
         is_read_to_tell=False,
+        requires="Arrow or Parquet files that hold pictures, or a dataset_dict.json",
         meaning="",
     ),
     "idx": Layout(
@@ -290,6 +305,7 @@ LAYOUTS: dict[str, Layout] = {
         folders_anywhere=(),
         is_checked=False,
         is_read_to_tell=False,
+        requires="files such as train-images-idx3-ubyte.gz",
         meaning="",
     ),
     "cifar": Layout(
@@ -305,6 +321,7 @@ LAYOUTS: dict[str, Layout] = {
         folders_anywhere=(),
         is_checked=False,
         is_read_to_tell=False,
+        requires="files such as data_batch_1 and batches.meta",
         meaning="",
     ),
     "cityscapes": Layout(
@@ -320,6 +337,7 @@ LAYOUTS: dict[str, Layout] = {
         folders_anywhere=((b"leftimg8bit", b"gtfine"), (b"leftimg8bit", b"gtcoarse")),
         is_checked=False,
         is_read_to_tell=False,
+        requires="the folders leftImg8bit and gtFine or gtCoarse",
         meaning="",
     ),
     "cvat": Layout(
@@ -335,6 +353,7 @@ LAYOUTS: dict[str, Layout] = {
         folders_anywhere=(),
         is_checked=False,
         is_read_to_tell=False,
+        requires="an XML file of <annotations>",
         meaning="",
     ),
     "dota": Layout(
@@ -355,6 +374,7 @@ LAYOUTS: dict[str, Layout] = {
         ),
         is_checked=False,
         is_read_to_tell=False,
+        requires="folders called labelTxt",
         meaning="",
     ),
     "kitti": Layout(
@@ -370,6 +390,7 @@ LAYOUTS: dict[str, Layout] = {
         folders_anywhere=((b"image_2", b"label_2"),),
         is_checked=False,
         is_read_to_tell=False,
+        requires="the folders image_2 and label_2 side by side",
         meaning="",
     ),
     "labelme": Layout(
@@ -385,6 +406,7 @@ LAYOUTS: dict[str, Layout] = {
         folders_anywhere=(),
         is_checked=True,
         is_read_to_tell=False,
+        requires="JSON files with shapes and imagePath, or LabelMe's XML",
         meaning="",
     ),
     "open-images": Layout(
@@ -400,6 +422,7 @@ LAYOUTS: dict[str, Layout] = {
         folders_anywhere=(),
         is_checked=False,
         is_read_to_tell=False,
+        requires="a .csv with the columns ImageID, LabelName, XMin, XMax, YMin and YMax",
         meaning="",
     ),
     "wider": Layout(
@@ -415,6 +438,7 @@ LAYOUTS: dict[str, Layout] = {
         folders_anywhere=(),
         is_checked=False,
         is_read_to_tell=False,
+        requires="a list of boxes called like wider_face_train_bbx_gt.txt",
         meaning="",
     ),
 }

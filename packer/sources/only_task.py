@@ -35,7 +35,12 @@ _NEEDED = {
 
 
 def check_task(format_name: str, task: Task | None, shown: str) -> None:
-    """Refuse a task that no data of a format can be for, before it is read; torch Datasets are one.
+    """Refuse a task that no data of a format can be for, before it is read.
+
+    Args:
+        format_name: A layout, or what the source of torch Datasets is called.
+        task: What was asked for.
+        shown: The raw data, as a message names it.
 
     Raises:
         SourceError: It is such a task.

@@ -371,7 +371,7 @@ def test_cifar_100_is_told_by_its_form(tmp_path):
     assert examine(folder / "train.bin").format == "cifar"
     (folder / "train.bin").write_bytes(bytes(2 * 3074 + 1))
     with pytest.raises(SourceError, match="no pictures found"):
-        examine(folder)
+        detect(folder, AUTO)
 
 
 def test_one_annotation_file_among_many_pictures_is_seen(tmp_path):

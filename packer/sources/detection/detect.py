@@ -17,18 +17,16 @@ from packer.sources import source_named
 from packer.sources.detection.content import checked
 from packer.sources.detection.evidence import collect_evidence, file_evidence
 from packer.sources.detection.folders import label_files, sample_parts
-from packer.sources.detection.found import UNREAD, Evidence
-from packer.sources.detection.look import Look, look_at, shown_names
+from packer.sources.detection.found import LEAD_MIN, UNREAD, Evidence
+from packer.sources.detection.look import Look, look_at, look_at_file, shown_names
 from packer.sources.detection.unread import find_unread, unread_error
+from packer.sources.detection.why_not import WhyNot, why_not
 from packer.sources.layouts import LAYOUTS, layouts_of
 from packer.sources.source import AUTO_FORMAT, SourceOptions
 from packer.sources.walk import PICTURE_TYPES
 from packer.wording import count_text, readable_path
 
 _DEFAULTS = SourceOptions()
-
-LEAD_MIN = 20
-"""How far the best layout must be ahead of the second, or a user has to decide."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,16 +49,18 @@ class Examination:
     """Everything that speaks for any layout, and what comes of it.
 
     Attributes:
-        evidence: The strongest first, one entry a layout.
+        evidence: The strongest first, one entry a layout. Empty where nothing was found.
         format: Name of the source that reads the raw data; empty where none was decided on.
         line: The decision in one line; empty where there is none.
         error: Why there is none, or why a build stops all the same, with what to do; else None.
+        others: Why each layout that is read, but for the one decided on, was not.
     """
 
     evidence: tuple[Evidence, ...]
     format: str = ""
     line: str = ""
     error: SourceError | None = None
+    others: tuple[WhyNot, ...] = ()
 
     @property
     def is_tie(self) -> bool:
@@ -68,11 +68,19 @@ class Examination:
         return isinstance(self.error, AmbiguousFormatError)
 
     def summary(self) -> str:
-        """The evidence as a table, and under it the decision where there is one."""
+        """The evidence as a table, the decision where there is one, and why not the others."""
         rows = [("format", "score", "seen"), *map(_table_row, self.evidence)]
         width = max(len(row[0]) for row in rows)
         lines = [f"{name:{width}}  {score:>5}  {seen}" for name, score, seen in rows]
-        return "\n".join([*lines, *([self.line] if self.line else [])])
+        width = max((len(other.format) for other in self.others), default=0)
+        why = [f"  {other.format:{width}}  {other.text}" for other in self.others]
+        return "\n".join(
+            [
+                *(lines if self.evidence else []),
+                *([self.line] if self.line else []),
+                *(["not chosen:", *why] if why else []),
+            ]
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, as JSON can hold it."""
@@ -82,6 +90,7 @@ class Examination:
             "is_tie": self.is_tie,
             "problem": str(self.error) if self.error is not None else None,
             "evidence": [{**asdict(e), "is_read": e.format not in UNREAD} for e in self.evidence],
+            "not_chosen": [asdict(other) for other in self.others],
         }
 
 
@@ -103,21 +112,25 @@ def detect(raw: Path, options: SourceOptions) -> Detection:
     """
     if options.format != AUTO_FORMAT:
         return Detection(format=options.format, line=f"format: {options.format} (as asked for)")
-    found = _examine(raw, options)
+    found, _ = _decide(raw, options)
     if found.error is not None:
         raise found.error
     return Detection(format=found.format, line=found.line, evidence=found.evidence)
 
 
 def examine(raw: Path, options: SourceOptions = _DEFAULTS) -> Examination:
-    """Collect what speaks for any layout, and decide. What `options.format` asks for is left aside.
+    """Collect what speaks for any layout, and decide; and say of every other why not.
+
+    What `options.format` asks for is left aside.
 
     Archives are read for it, since only what is in them says whether a build takes them.
 
     Raises:
-        SourceError: Nothing was found at all.
+        SourceError: The folder cannot be listed, or a list in it cannot be read.
     """
-    found = _examine(raw, options)
+    found, look = _decide(raw, options)
+    others = why_not(look, found.evidence, found.format, is_one_file=raw.is_file())
+    found = replace(found, others=others)
     if not found.format or not LAYOUTS[found.format].is_read_to_tell:
         return found
     try:
@@ -127,27 +140,39 @@ def examine(raw: Path, options: SourceOptions = _DEFAULTS) -> Examination:
     return found
 
 
-def _examine(raw: Path, options: SourceOptions) -> Examination:
-    evidence, look = _gather(raw, options)
+def _decide(raw: Path, options: SourceOptions) -> tuple[Examination, Look]:
+    """The evidence and what comes of it, and the look that it is from."""
     shown = readable_path(os.fsencode(raw))
+    if raw.is_file():
+        look = look_at_file(raw)
+        try:
+            evidence = file_evidence(raw)
+        except SourceError as problem:
+            return Examination(evidence=(), error=problem), look
+    else:
+        look = look_at(raw)
+        evidence = _gather(look, options)
+        if not evidence:
+            nothing = SourceError(nothing_found(raw, look.unreadable))
+            return Examination(evidence=(), error=nothing), look
     best, others = evidence[0], evidence[1:]
     rivals = [other for other in others if best.score - other.score < LEAD_MIN]
     if rivals:
         error: SourceError | None = _tie(shown, [best, *rivals], others[len(rivals) :])
     else:
         error = _refusal(shown, best, "" if raw.is_file() else f" {_ways_out(evidence)}")
-    unread = _other_files(look, best.format) if look is not None else []
-    if error is None and look is not None and best.format in _PICTURES_ALONE:
+    unread = _other_files(look, best.format) if best.format in _PICTURES_ALONE else []
+    if error is None and best.format in _PICTURES_ALONE:
         pictures = [x.join(name) for x in look.listings for name in x.pictures]
         telling = find_unread(raw, unread, pictures, None)
         error = unread_error(raw, telling, best.format) if telling else None
     if error is not None:
-        return Examination(evidence=tuple(evidence), error=error)
+        return Examination(evidence=tuple(evidence), error=error), look
     also = [f"{other.format} ({other.seen})" for other in others]
-    if unread and best.format in _PICTURES_ALONE:
+    if unread:
         also.append(f"{count_text(len(unread), 'other file')}, not read: {shown_names(unread)}")
     line = f"format: {best.format} ({best.seen}); also seen: {'; '.join(also) or 'nothing'}"
-    return Examination(evidence=tuple(evidence), format=best.format, line=line)
+    return Examination(evidence=tuple(evidence), format=best.format, line=line), look
 
 
 _PICTURES_ALONE = layouts_of("pictures")
@@ -160,22 +185,15 @@ def _other_files(look: Look, format_name: str) -> list[bytes]:
     return [path for path in files if path not in read]
 
 
-def _gather(raw: Path, options: SourceOptions) -> tuple[list[Evidence], Look | None]:
-    """All that speaks for any layout, the strongest first; and the look at a folder.
-
-    Raises:
-        SourceError: Nothing was found.
-    """
-    if raw.is_file():
-        return file_evidence(raw), None
-    look = look_at(raw)
+def _gather(look: Look, options: SourceOptions) -> list[Evidence]:
+    """All that speaks for any layout, the strongest first; of that, the content is looked into."""
     evidence = collect_evidence(look, options)
     if not evidence:
-        raise SourceError(nothing_found(raw, look.unreadable))
+        return []
     evidence[0] = checked(evidence[0], look)
     if evidence[0].format in _PICTURES_ALONE and not evidence[0].problem:
         evidence[:0] = sample_parts(look)
-    return evidence, look
+    return evidence
 
 
 def _tie(shown: str, candidates: list[Evidence], others: list[Evidence]) -> AmbiguousFormatError:

@@ -11,7 +11,7 @@ from pathlib import Path
 from packer.errors import SourceError
 from packer.sources.detection import files, folders, lists, text_files
 from packer.sources.detection.found import DECLARED, STRUCTURAL, TABULAR, UNREAD, Evidence
-from packer.sources.detection.look import Listing, Look
+from packer.sources.detection.look import Look, look_at_file
 from packer.sources.detection.unread import file_advice
 from packer.sources.layouts import LAYOUTS, Finder
 from packer.sources.lists import txt_list
@@ -86,7 +86,7 @@ def file_evidence(raw: Path) -> list[Evidence]:
 
 def _of_file(raw: Path) -> Iterator[Evidence]:
     """What speaks for a layout in a file and its name."""
-    look = Look(os.fsencode(raw.parent), [Listing(b"", files=[os.fsencode(raw.name)])])
+    look = look_at_file(raw)
     seen = f"the file {readable_path(os.fsencode(raw.name))} itself"
     extension = raw.suffix.lower()
     if extension in LAYOUTS["csv"].endings and lists.is_open_images(read_columns(raw).names):

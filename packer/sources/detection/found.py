@@ -15,6 +15,9 @@ from dataclasses import dataclass
 
 DECLARED, STRUCTURAL, PAIRED, TABULAR, MENTIONED, FOLDERS, FLAT = 100, 80, 60, 50, 40, 30, 10
 
+LEAD_MIN = 20
+"""How far the best layout must be ahead of the second, or a user has to decide."""
+
 FILES_MAX = 20
 """How many files of a kind are looked into."""
 

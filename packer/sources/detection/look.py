@@ -87,6 +87,11 @@ def look_at(raw: Path) -> Look:
     return look
 
 
+def look_at_file(raw: Path) -> Look:
+    """A folder with nothing but the file that was given for the raw path."""
+    return Look(os.fsencode(raw.parent), [Listing(b"", files=[os.fsencode(raw.name)])])
+
+
 def _look_below(look: Look, lister: FolderLister) -> None:
     """Add the listings of the levels below the first."""
     level = look.listings[:]
