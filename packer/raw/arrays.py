@@ -55,7 +55,7 @@ class IdxContainer:
             else:
                 self._file.seek(position)
                 data = self._file.read(height * width)
-        except (OSError, GzipDamageError) as error:
+        except (OSError, ValueError, GzipDamageError) as error:
             raise ImageError(f"the IDX file is damaged: {error}") from error
         if len(data) < height * width:
             raise ImageError(f"the IDX file ends before image {item.member.position}")

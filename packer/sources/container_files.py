@@ -11,6 +11,7 @@ from pathlib import Path
 
 from packer.errors import SourceError
 from packer.items.raw_item import MEMBER_BYTES_MAX, Ignored, RawFile, Reject
+from packer.sources.listing import is_regular_file
 from packer.sources.walk import NOT_A_PICTURE, Picture, skip_reason, walk
 from packer.wording import names_text, readable_path
 from readers.store.splits import canonical_split
@@ -88,7 +89,7 @@ def _files_beside(raw: Path) -> list[bytes]:
     """Names of the files in the folder of a file, which nobody asked to have read or counted."""
     try:
         with os.scandir(os.fsencode(raw.parent)) as listing:
-            names = [entry.name for entry in listing if entry.is_file()]
+            names = [entry.name for entry in listing if is_regular_file(entry)]
     except OSError:
         return []
     return sorted(n for n in names if n != os.fsencode(raw.name) and skip_reason(n) is None)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
+from typing import AnyStr
 
 from packer.slow_storage import THREAD_COUNT, Pace
 
@@ -23,6 +25,36 @@ _BLOCK_ENTRIES = 256
 """About as many come with one call to the system."""
 
 Entries = list["os.DirEntry[bytes]"]
+
+
+def is_folder(entry: os.DirEntry[AnyStr]) -> bool:
+    """Whether an entry is a folder, or a link to one. False for a link that leads in a circle."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def is_regular_file(entry: os.DirEntry[AnyStr]) -> bool:
+    """Whether an entry is a file, or a link to one. False for a link that leads in a circle."""
+    try:
+        return entry.is_file()
+    except OSError:
+        return False
+
+
+def is_special(entry: os.DirEntry[AnyStr]) -> bool:
+    """Whether an entry is a pipe, a socket or a device, or a link to one.
+
+    To open a pipe that nobody writes to takes for ever.
+    """
+    if is_regular_file(entry) or is_folder(entry):
+        return False
+    try:
+        mode = os.stat(entry.path).st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 class FolderLister:

@@ -72,3 +72,13 @@ def test_a_name_in_two_folders_is_not_chosen_for_a_list(tmp_path):
     (tmp_path / "labels.csv").write_text("id,kind\nimg0,a\nimg1,b\nimg2,a\n")
     with pytest.raises(SourceError):
         scan_source(tmp_path, SourceOptions())
+
+
+def test_a_link_in_a_circle_beside_a_list_of_unknown_columns_ends_no_scan(tmp_path):
+    """The list is read as without it, and the link is a reject."""
+    draw_tree(tmp_path, ["a.png", "b.png", "c.png"])
+    (tmp_path / "list.csv").write_text("id,breed\na,pug\nb,boxer\nc,pug\n")
+    (tmp_path / "round").symlink_to("round")
+    found = scan_source(tmp_path, SourceOptions())
+    assert len(found.items) == 3
+    assert [reject.path for reject in found.rejects] == ["round"]

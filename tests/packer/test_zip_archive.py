@@ -319,3 +319,12 @@ def test_a_bomb_is_not_unpacked_beyond_what_the_directory_says(tmp_path):
     path.write_bytes(data)
     with pytest.raises(ImageError, match="more than the 1,000 bytes that the archive says"):
         contents(scan(path, SourceOptions()))
+
+
+def test_a_link_in_a_circle_beside_an_archive_hides_no_list(tmp_path):
+    """The other files of its folder are still looked into."""
+    (tmp_path / "a").symlink_to("a")
+    (tmp_path / "train.csv").write_text("image,label\nset/0.jpg,a\n")
+    path = write_zip(tmp_path / "images.zip", [("set/0.jpg", b"1")])
+    with pytest.raises(SourceError, match="'images.zip' holds the pictures that 'train.csv' is"):
+        scan(path, SourceOptions())

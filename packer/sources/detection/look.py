@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from packer.sources.listing import FolderLister
+from packer.sources.listing import FolderLister, is_folder, is_special
 from packer.sources.walk import is_picture_name, skip_reason, unreadable_folder
 from packer.wording import readable_path
 
@@ -142,8 +142,10 @@ def _listing(lister: FolderLister, path: bytes) -> Listing:
         name = entry.name
         if skip_reason(name) is not None:
             continue
-        if _is_folder(entry):
+        if is_folder(entry):
             listing.folders.append(name)
+        elif is_special(entry):
+            continue  # The walk names it, as it does a link in a circle.
         elif is_picture_name(name):
             listing.pictures.append(name)
         else:
@@ -173,13 +175,6 @@ def deeper(look: Look) -> list[Listing]:
 def evenly(names: Sequence[bytes]) -> Sequence[bytes]:
     """At most `NAMES_MAX` of the names, from all parts of the list."""
     return names[:: max(1, -(-len(names) // NAMES_MAX))]
-
-
-def _is_folder(entry: os.DirEntry[bytes]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False  # A link in a circle; the walk names it.
 
 
 def _list_below(lister: FolderLister, path: bytes) -> Listing:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+from packer.sources.listing import is_folder
 from packer.sources.lists.columns import Columns, columns_of
 from packer.sources.lists.csv_table import read_columns, read_rows
 from packer.sources.lists.pictures import posix_form
@@ -120,7 +121,7 @@ def _picture_places(root: bytes) -> dict[bytes, set[bytes]]:
                 name = composed(entry.name)
                 for written in (name, stem_of(name)):
                     places.setdefault(written, set()).add(folder)
-            elif entry.is_dir():
+            elif is_folder(entry):
                 pending.append(folder + b"/" + entry.name if folder else entry.name)
     return places
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from packer.errors import SourceError
 from packer.files.start import content_problem
+from packer.sources.listing import is_folder, is_regular_file
 from packer.sources.source import SourceOptions
 from packer.sources.walk import skip_reason
 from packer.sources.yolo.bare import bare_layout
@@ -96,9 +97,10 @@ def _entries(folder: Path) -> tuple[list[Path], list[Path]]:
         return [], []
     for entry in entries:
         if skip_reason(os.fsencode(entry.name)) is None:
-            if entry.name.lower().endswith((".yaml", ".yml", ".data")) and entry.is_file():
+            may_declare = entry.name.lower().endswith((".yaml", ".yml", ".data"))
+            if may_declare and is_regular_file(entry):
                 files.append(Path(entry.path))
-            elif entry.is_dir():
+            elif is_folder(entry):
                 folders.append(Path(entry.path))
     return files, folders
 
