@@ -71,6 +71,12 @@ def pids(loader):
 """
 
 
+def heed_keys():
+    """A shell that runs the suite in its background has it ignore Ctrl-C and Ctrl-\\."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def start(tmp_path):
     """Starts a program, whose functions are those of `MAIN`; its process group is ended later."""
@@ -86,8 +92,7 @@ def start(tmp_path):
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             text=True,
             start_new_session=True,
-            # A shell that runs the suite in its background has it ignore Ctrl-C.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+            preexec_fn=heed_keys,
             **settings,
         )
         programs.append(program)

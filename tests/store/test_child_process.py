@@ -33,6 +33,12 @@ def child_of(act):  # A forked child; in the parent, its pid.
 """
 
 
+def heed_keys():
+    """A shell that runs the suite in its background has it ignore Ctrl-C and Ctrl-\\."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def start():
     """Starts a program that has the functions above; its whole group is ended later."""
@@ -46,6 +52,7 @@ def start():
                 stdout=subprocess.PIPE,
                 text=True,
                 start_new_session=True,
+                preexec_fn=heed_keys,
             )
         )
         return programs[-1]
