@@ -141,11 +141,15 @@ def coverage(size: Size, sampling: NDArray[np.float64], out_size: Size) -> NDArr
 
 def fill_beside(out: Pixels, covered: NDArray[np.uint8], fill: int | NDArray[Any]) -> None:
     """Mix pixels with a value where they are not covered, by how much they are."""
-    beside = covered != _WHOLE
-    shares = covered[beside].astype(np.uint32)[:, None]
-    mixed = out[beside].astype(np.uint32) * shares
-    mixed += np.uint32(fill) * (_WHOLE - shares)
-    out[beside] = (mixed + _WHOLE // 2) // _WHOLE
+    # Two ways: few pixels are mixed, and to write many by a mask takes numpy thirty times as long.
+    uncovered = (covered == 0).view(np.uint8)
+    is_border = np.flatnonzero(covered - np.uint8(1) < _WHOLE - 1)  # 0 becomes 255.
+    rows, columns = np.divmod(is_border, covered.shape[1])
+    shares = covered[rows, columns].astype(np.uint32)[:, None]
+    mixed = out[rows, columns].astype(np.uint32) * shares
+    mixed += np.asarray(fill, np.uint32) * (_WHOLE - shares)
+    out[rows, columns] = (mixed + _WHOLE // 2) // _WHOLE
+    cv2.copyTo(np.full(out.shape, fill, out.dtype), uncovered, out)
 
 
 def fill_around(out: NDArray[Any], inner: Sequence[int], fill: int | NDArray[Any]) -> None:

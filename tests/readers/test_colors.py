@@ -88,6 +88,7 @@ TURN = RandomAffine((30, 30), fill=200)
         ([Resize(60), DARK, Pad(4, fill=200)], 200),
         ([Resize(60), Pad(4, fill=200), DARK], 100),
         ([Resize(60), DARK, TURN], 200),
+        ([Resize(30), DARK, TURN], 200),
         ([Resize(60), TURN, DARK], 100),
         ([Resize(20), TURN, DARK], 100),
         ([Resize(60), DARK, TURN, Pad(4, fill=200)], 200),

@@ -203,6 +203,11 @@ def test_fields_of_objects_stay_together(path, ops):
         factor = abs(np.linalg.det(affine_of(batch, at)[:, :2]))
         scaled = sample["area"][labels.numpy()] * factor
         assert (batch["area"][at].numpy() <= scaled * 1.001).all()
+        if ops in (OPS["quarters"], OPS["turn"]):
+            height, width = batch["image"].shape[2:]
+            whole = hull(batch["corners"][at].numpy())
+            is_inside = (whole >= 0).all(axis=1) & (whole[:, 2:] <= [width, height]).all(axis=1)
+            assert np.allclose(batch["area"][at].numpy()[is_inside], scaled[is_inside], rtol=1e-4)
         boxes = batch["boxes"][at].numpy()
         sides = boxes[:, 2:] - boxes[:, :2]
         assert (batch["area"][at].numpy() <= sides.prod(axis=1) * 1.001).all()
