@@ -171,17 +171,6 @@ def test_however_workers_are_started_they_read_the_same(every_kind, same, loader
     assert type(worker.process).__name__ == kind[method]
 
 
-def test_batches_come_in_order_though_workers_do_not(engine_of):
-    """A quick worker waits for nobody, and what it made waits for its turn."""
-
-    def make(index):
-        time.sleep(0.03 if index % 5 == 0 else 0)
-        return index
-
-    engine = engine_of(make, workers=3)
-    assert list(engine.batches(parts_of(40), 0)) == [[index] for index in range(40)]
-
-
 def test_kept_batches_are_never_overwritten(engine_of):
     """Whole ones, views, arrays and single samples; while the loop goes on, and after its end."""
     engine = engine_of(row, collate=torch.stack)

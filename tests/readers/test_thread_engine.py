@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 
@@ -76,20 +75,6 @@ def test_batches_come_in_order_and_whole(engine_of, threads, group_count):
     assert max(filler.groups) == min(group_count, 11)
 
 
-def test_kept_batches_are_never_overwritten(engine_of):
-    """While the loop goes on, over epochs, and after the engine was closed."""
-    engine = engine_of(Numbers(), group_count=2)
-    kept = [
-        batch if number % 2 else batch.numpy()[:, 5:]
-        for epoch in range(2)
-        for number, batch in enumerate(engine.batches(parts_of(40), epoch))
-    ]
-    engine.close()
-    list(engine.batches(parts_of(20), 7))
-    found = [set(np.unique(np.asarray(batch[0])).tolist()) for batch in kept]
-    assert found == [{index + 1000 * epoch} for epoch in range(2) for index in range(40)]
-
-
 def test_a_loop_that_lets_go_uses_the_same_memory_again(engine_of):
     """Over any number of batches, as many buffers as are on their way at once."""
     engine = engine_of(Numbers(), depth=3)
@@ -115,15 +100,6 @@ def fail_at(wrong, slow=()):
             raise KeyError("no such thing")
 
     return act
-
-
-def test_an_error_is_raised_as_it_was_and_the_next_loop_is_whole(engine_of):
-    """With its type; what was still on its way is dropped."""
-    engine = engine_of(Numbers(fail_at(7)))
-    for _ in range(3):
-        with pytest.raises(KeyError, match="no such thing"):
-            list(engine.batches(parts_of(20), 0))
-    assert firsts(engine.batches(parts_of(7), 0)) == list(range(7))
 
 
 def test_an_error_does_not_wait_for_its_turn(engine_of):
@@ -158,30 +134,6 @@ def test_closing_ends_threads_and_what_is_iterated(engine_of):
     with pytest.raises(RuntimeError, match="this iteration is over"):
         next(batches)
     assert firsts(engine.batches(parts_of(4), 0)) == [0, 1, 2, 3]
-
-
-def test_a_forked_child_begins_anew(engine_of):
-    """It has none of its parent's threads, which go on; the parent's loop is not its own."""
-    engine = engine_of(Numbers(lambda index: time.sleep(0.002)))
-    batches = engine.batches(parts_of(40), 0)
-    held = [next(batches) for _ in range(5)]
-    child = os.fork()
-    if child == 0:
-        try:
-            with pytest.raises(RuntimeError, match="forked child"):
-                next(batches)
-            held.clear()
-            assert firsts(engine.batches(parts_of(20), 0)) == list(range(20))
-            engine.close()
-        except BaseException:
-            import traceback
-
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert firsts(batches) == list(range(5, 40))
-    assert firsts(held) == list(range(5))
 
 
 def test_threads_share_out_the_cores(engine_of):
