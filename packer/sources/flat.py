@@ -5,6 +5,7 @@ from __future__ import annotations
 from operator import attrgetter
 from pathlib import Path
 
+from packer.items.findings import Findings
 from packer.items.raw_item import RawItem, Scan
 from packer.sources.imagefolder import sibling_notes, split_folders
 from packer.sources.source import SourceOptions
@@ -25,7 +26,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     """
     tree = walk(raw)
     splits = split_folders(tree.contents(1))
-    items: list[RawItem] = []
+    found = Findings(rejects=tree.rejects, ignored=tree.ignored)
     for path, folder in tree.folders.items():
         if splits and not path:
             for picture in folder.pictures:
@@ -36,29 +37,24 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
             if path and splits and folder.pictures
             else {}
         )
-        items += [
+        found.items += [
             RawItem(p.path, p.path, p.byte_count, p.mtime_ns, values) for p in folder.pictures
         ]
-    items.sort(key=attrgetter("key"))
+    found.items.sort(key=attrgetter("key"))
     split_names = tuple(readable_path(split) for split in splits)
-    notes = []
     if BESIDE_SPLITS in tree.ignored.counts:
         examples = ", ".join(tree.ignored.examples[BESIDE_SPLITS])
         count = tree.ignored.counts[BESIDE_SPLITS]
-        notes.append(
+        found.notes.append(
             f"{count} not packed, {BESIDE_SPLITS}: {examples}{', ...' if count > 5 else ''}"
         )
     if options.format == name:
-        notes += sibling_notes(raw, tree)
-    return Scan(
-        format=name,
-        root=raw,
-        items=items,
+        found.notes += sibling_notes(raw, tree)
+    return found.as_scan(
+        name,
+        raw,
         splits=split_names,
         fields=(Field(name="split", kind="scalar", dtype="uint8", names=split_names),)
         if splits
         else (),
-        rejects=tree.rejects,
-        ignored=tree.ignored,
-        notes=notes,
     )

@@ -14,7 +14,8 @@ from packer.errors import SourceError
 from packer.files.start import pointer_reason
 from packer.files.text import read_bounded
 from packer.items.annotations import Annotations, RawObject, pack_annotations, unpack_annotations
-from packer.items.raw_item import RawItem, Reject, Scan
+from packer.items.findings import Findings
+from packer.items.raw_item import Reject, Scan
 from packer.sources.class_names import ClassNames, class_names
 from packer.sources.pairing import PictureIndex, composed, several_reason, split_path, stem_of
 from packer.sources.picture_item import picture_item
@@ -70,11 +71,16 @@ class TextLayout:
 
 @dataclass
 class _Found:
-    """Items as they are read, with labels in the order in which the classes are met."""
+    """Items as they are read, with labels in the order in which the classes are met.
 
-    items: list[RawItem] = field(default_factory=list)
-    rejects: list[Reject] = field(default_factory=list)
-    annotation_rejects: list[Reject] = field(default_factory=list)
+    Attributes:
+        findings: The items and all else.
+        read: Paths of the label files that were read.
+        missing: Pictures without one.
+        numbers: Number of each class.
+    """
+
+    findings: Findings
     read: set[bytes] = field(default_factory=set)
     missing: list[Picture] = field(default_factory=list)
     numbers: dict[str, int] = field(default_factory=dict)
@@ -105,7 +111,7 @@ def scan_text_pairs(
     folders = _label_folders(tree, layout)
     splits_of = splits_by_folder(folders)
     splits = ordered_splits(splits_of.values())
-    found = _Found()
+    found = _Found(Findings(rejects=tree.rejects, ignored=tree.ignored))
     for folder, labels in folders.items():
         values = {"split": splits.index(splits_of[folder])} if splits else {}
         files = _by_stem(tree.folders[labels].annotation_files) if labels is not None else {}
@@ -121,19 +127,17 @@ def scan_text_pairs(
             "a .txt of the same name for each picture. Check the path."
         )
     names = _relabel(found, given, layout.classes)
-    notes = [*_missing_notes(found, splits), *_ignore_rest(tree, index, found, layout.class_file)]
+    findings = found.findings
+    findings.notes += _missing_notes(found, splits)
+    findings.notes += _ignore_rest(tree, index, found, layout.class_file)
+    findings.items.sort(key=lambda item: item.key)
     fields = make_fields(names)
-    return Scan(
-        format=layout.name,
-        root=raw,
-        items=sorted(found.items, key=lambda item: item.key),
+    return findings.as_scan(
+        layout.name,
+        raw,
         classes=names,
         splits=splits,
         fields=(*fields, split_field(splits)) if splits else fields,
-        rejects=[*tree.rejects, *found.rejects],
-        annotation_rejects=found.annotation_rejects,
-        ignored=tree.ignored,
-        notes=notes,
     )
 
 
@@ -206,9 +210,9 @@ def _add(
         annotations = _read(raw, picture, paths[0], layout, found)
     if isinstance(annotations, str):
         shown = readable_path(picture.path)
-        found.rejects.append(Reject(key=picture.path, path=shown, reason=annotations))
+        found.findings.rejects.append(Reject(key=picture.path, path=shown, reason=annotations))
         return
-    found.items.append(picture_item(picture, values, annotations))
+    found.findings.items.append(picture_item(picture, values, annotations))
 
 
 def _read(
@@ -235,13 +239,13 @@ def _read(
         parsed = layout.parse(values, place)
         if isinstance(parsed, str):
             reject = Reject(key=picture.path, path=place, reason=parsed)
-            found.annotation_rejects.append(reject)
+            found.findings.annotation_rejects.append(reject)
         elif parsed is not None:
             label = found.numbers.setdefault(parsed.class_name, len(found.numbers))
             objects.append(msgspec.structs.replace(parsed.object, label=label))
             for part, reason in parsed.lost_parts:
                 reject = Reject(key=picture.path, path=f"{place}, {part}", reason=reason, part=part)
-                found.annotation_rejects.append(reject)
+                found.findings.annotation_rejects.append(reject)
     return pack_annotations(Annotations(objects=tuple(objects)))
 
 
@@ -254,7 +258,7 @@ def _relabel(
         names = ClassNames(listed)
     labels = {number: names.label(name) for name, number in found.numbers.items()}
     by_number = {number: name for name, number in found.numbers.items()}
-    for at, item in enumerate(found.items):
+    for at, item in enumerate(found.findings.items):
         annotations = unpack_annotations(item.annotations)
         objects = []
         for thing in annotations.objects:
@@ -262,11 +266,11 @@ def _relabel(
             if label is None:
                 reason = names.unknown_reason(by_number[thing.label])
                 reject = Reject(key=item.key, path=thing.place, reason=reason)
-                found.annotation_rejects.append(reject)
+                found.findings.annotation_rejects.append(reject)
             else:
                 objects.append(msgspec.structs.replace(thing, label=label))
         packed = pack_annotations(msgspec.structs.replace(annotations, objects=tuple(objects)))
-        found.items[at] = msgspec.structs.replace(item, annotations=packed)
+        found.findings.items[at] = msgspec.structs.replace(item, annotations=packed)
     return names.names
 
 
@@ -278,7 +282,7 @@ def _missing_notes(found: _Found, splits: tuple[str, ...]) -> list[str]:
     notes = [f"no label file: {count}, taken as background: {shown}"]
     missing = {picture.path for picture in found.missing}
     for at, split in enumerate(splits):
-        keys = [item.key for item in found.items if item.values["split"] == at]
+        keys = [item.key for item in found.findings.items if item.values["split"] == at]
         if keys and missing.issuperset(keys):
             notes.append(f"split {split} has no label file at all: nothing is known of its objects")
     return notes

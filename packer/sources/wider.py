@@ -12,14 +12,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from packer.errors import SourceError
 from packer.files.text import read_listing
 from packer.items.annotations import Annotations, RawObject, object_fields, pack_annotations
-from packer.items.raw_item import RawItem, Reject, Scan, tag_split
+from packer.items.findings import Findings
+from packer.items.raw_item import Reject, Scan
 from packer.sources.only_split import is_other_split
 from packer.sources.pairing import PictureIndex, split_path
 from packer.sources.picture_item import picture_item
@@ -52,15 +52,6 @@ class Block(NamedTuple):
     rest: list[tuple[int, bytes]]
 
 
-@dataclass
-class _Found:
-    items: list[RawItem] = field(default_factory=list)
-    rejects: list[Reject] = field(default_factory=list)
-    annotation_rejects: list[Reject] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    empty_count: int = 0
-
-
 def scan(raw: Path, options: SourceOptions) -> Scan:
     """The pictures that the lists name and their faces; blur, pose and so on are `attributes`.
 
@@ -76,22 +67,22 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     lists = _lists(raw, tree)
     classes = _classes(options)
     splits = ordered_splits(lists)
-    found = _Found()
+    found = Findings(rejects=tree.rejects, ignored=tree.ignored)
+    empty_count = 0
     for split in splits:
         values = {"split": splits.index(split)}
-        first, first_face = len(found.rejects), len(found.annotation_rejects)
+        mark = found.mark()
         try:
             for block in read_blocks(raw, lists[split]):
-                _add(block, lists[split], split, values, index, found)
+                empty_count += _add(block, lists[split], split, values, index, found)
         except SourceError as error:
             if not is_other_split(split, options.split):
                 raise
             shown = readable_path(lists[split])
             found.rejects.append(Reject(key=b"", path=shown, reason=str(error)))
-        tag_split(found.rejects, first, split)
-        tag_split(found.annotation_rejects, first_face, split)
-    if found.empty_count:
-        found.notes.append(f"without a face: {count_text(found.empty_count, 'picture')}")
+        found.tag_split(mark, split)
+    if empty_count:
+        found.notes.append(f"without a face: {count_text(empty_count, 'picture')}")
     rest = list(index.rest())
     for picture in rest:
         tree.ignored.add(NOT_NAMED, readable_path(picture.path))
@@ -102,20 +93,15 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         for path in folder.annotation_files:
             if path not in lists.values():
                 tree.ignored.add(NOT_A_PICTURE, readable_path(path))
-    return Scan(
-        format=name,
-        root=raw,
-        items=found.items,
+    return found.as_scan(
+        name,
+        raw,
         classes=classes,
         splits=splits,
         fields=(
             *object_fields(classes, ("boxes", "labels", "attributes")),
             split_field(splits),
         ),
-        rejects=[*tree.rejects, *found.rejects],
-        annotation_rejects=found.annotation_rejects,
-        ignored=tree.ignored,
-        notes=found.notes,
     )
 
 
@@ -186,9 +172,9 @@ def _add(
     split: str,
     values: dict[str, int],
     index: PictureIndex,
-    found: _Found,
-) -> None:
-    """The item of a picture, or its reject."""
+    found: Findings,
+) -> bool:
+    """Add the item of a picture, or its reject; and say whether it is packed without a face."""
     list_shown = readable_path(list_path)
     picture = _picture(block.path, list_path, split, index)
     place = f"{list_shown}, line {block.line}"
@@ -205,7 +191,7 @@ def _add(
     if problem:
         key = picture.path if picture is not None else b""
         found.rejects.append(Reject(key=key, path=place, reason=problem))
-        return
+        return False
     assert picture is not None
     assert not isinstance(faces, str)
     index.take(picture)
@@ -223,14 +209,9 @@ def _add(
             found.annotation_rejects.append(reject)
         else:
             objects.append(made)
-    found.empty_count += not faces
-    found.items.append(
-        picture_item(
-            picture,
-            values,
-            pack_annotations(Annotations(objects=tuple(objects))),
-        )
-    )
+    annotations = pack_annotations(Annotations(objects=tuple(objects)))
+    found.items.append(picture_item(picture, values, annotations))
+    return not faces
 
 
 def _picture(path: bytes, list_path: bytes, split: str, index: PictureIndex) -> Picture | None:
