@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from packer.sources import SOURCES
+from packer.sources.layouts import LAYOUTS
 from tests.packer.source_conformance import SourceConformance
 
 
@@ -113,4 +113,4 @@ class TestWider(SourceConformance):
 def test_each_source_is_held_to_the_laws():
     """One that is added needs a class here."""
     classes = [value for value in globals().values() if isinstance(value, type)]
-    assert {value.format for value in classes if hasattr(value, "format")} == set(SOURCES)
+    assert {value.format for value in classes if hasattr(value, "format")} == set(LAYOUTS)
