@@ -13,7 +13,7 @@ class Progress:
     Args:
         total: Images in all.
         done: Images that are done already; they do not count in the rate.
-        shows: Whether to draw at all. A stderr that is no terminal stays quiet in any case.
+        shows: Whether to draw at all. A stderr that is not a terminal stays quiet in any case.
         unit: What is counted.
     """
 
@@ -34,7 +34,7 @@ class Progress:
         self._bar.update(count)
 
     def say(self, text: str) -> None:
-        """A line above the bar, also where stderr is no terminal: it is part of a job's log."""
+        """A line above the bar, also where stderr is not a terminal: it is part of a job's log."""
         if self._shows:
             self._bar.write(text, file=sys.stderr)
 

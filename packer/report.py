@@ -150,7 +150,7 @@ def make_report(
         workers: Build workers.
         kept: Shards that an interrupted run had finished.
         done: Raw items that this run worked on.
-        notices: What happened to this run, and is no fact about the store.
+        notices: What happened to this run, and is not a fact about the store.
     """
     seconds = time.monotonic() - started
     return BuildReport(

@@ -185,7 +185,7 @@ class Memory:
     """Memory of the machine, and of this job's cgroup, in bytes.
 
     Attributes:
-        total_bytes: Of the machine.
+        total_bytes: The machine's total bytes.
         available_bytes: What the kernel could hand out now, page cache given up.
         limit_bytes: Limit of the cgroup with the least room left, or None without a limit.
         used_bytes: What counts against that limit, without the page cache that it can give up.

@@ -354,7 +354,7 @@ def _moved(value: Any, device: torch.device) -> Any:
 def _converted(value: Any, change: Callable[[Any, _Path], Any], path: _Path = ()) -> Any:
     """A batch with `change` done to each tensor, and each object that can move, in it.
 
-    Containers are made anew, of their own types; those given stay as they are.
+    Containers are rebuilt, of their own types; those given stay as they are.
     """
 
     def inner(part: Any, key: Any) -> Any:

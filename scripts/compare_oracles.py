@@ -71,7 +71,7 @@ for the grid of COCO's own rule."""
 
 @dataclass(frozen=True)
 class Explanation:
-    """A difference that is no mistake.
+    """A difference that is not a mistake.
 
     Attributes:
         text: Why.

@@ -330,7 +330,7 @@ def _changed_bytes(data: bytes, rng: random.Random) -> bytes:
 
 
 def _changed_tree(data: bytes, rng: random.Random) -> bytes:
-    """One value of the manifest becomes another one, goes, or stands there twice."""
+    """One value of the manifest becomes another one, goes, or is listed twice."""
     tree = json.loads(data)
     places = list(_places(tree))
     counts = [(holder, key) for holder, key in places if type(holder[key]) is int]

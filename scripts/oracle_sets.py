@@ -281,7 +281,7 @@ def _draw_yolo(
 def _yolo_box(size: tuple[int, int], at: int, random: Random) -> str:
     x0, y0, x1, y1 = np.array(_box(size, random)) / np.tile(size, 2)
     values = ((x0 + x1) / 2, (y0 + y1) / 2, x1 - x0, y1 - y0)
-    # Datumaro passes over a file, without a word, when its first line has an exponent.
+    # Datumaro passes over a file, silently, when its first line has an exponent.
     spelling = str(random.choice(["{:.17g}", "{:.9e}"])) if at else "{:.6f}"
     return f"{random.integers(0, 4)} " + " ".join(spelling.format(value) for value in values)
 

@@ -17,7 +17,7 @@ def make_manifest(plan: BuildPlan, reports: Sequence[TaskReport], rejects: Rejec
     """The manifest of a store whose shards are all there.
 
     Args:
-        plan: Of the build.
+        plan: The build's plan.
         reports: One for each shard of the plan.
         rejects: All that was not packed.
     """

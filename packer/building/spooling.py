@@ -44,7 +44,7 @@ def spooled(
 
     Args:
         workspace: Of the build; its tasks are written anew where images are copied.
-        plan: Of the build.
+        plan: The build's plan.
         numbers: The shards that are to be made.
         scratch: Folder that the user gave for what is written on the way.
         on_notice: Told what is copied, before it takes its time.

@@ -3,7 +3,7 @@
 A build leaves `update-cache` in its store: for each shard the keys of its items, what the source
 said of them, the digest of their files, and when these were last changed. The next `--update`
 holds the raw data against it. Items keep their shards, and new ones join the shard of the item
-before them; so few shards are made anew, and the samples are those of a fresh build in their order.
+before them; so few shards are rebuilt, and the samples are those of a fresh build in their order.
 """
 
 from __future__ import annotations
@@ -97,13 +97,13 @@ def plan_update(
     """
     cache = _read_cache(out)
     if cache is None:
-        return Update(plan, notice="all shards are made anew: the store has no update-cache")
+        return Update(plan, notice="all shards are rebuilt: the store has no update-cache")
     differences = facts_that_differ(_settings(plan), cache.facts)
     if differences:
-        return Update(plan, notice=f"all shards are made anew: {'; '.join(differences)}")
+        return Update(plan, notice=f"all shards are rebuilt: {'; '.join(differences)}")
     homes = _homes(plan.scan.items, cache)
     if homes is None:
-        return Update(plan, notice="all shards are made anew: the items have another order")
+        return Update(plan, notice="all shards are rebuilt: the items have another order")
     compare = _Comparison(plan, cache, rehashes=rehashes)
     cuts: list[tuple[int, int]] = []
     names: list[str] = []
@@ -129,7 +129,7 @@ def plan_update(
     made = len(cuts) - len(kept)
     notice = (
         f"update: {compare.added_count:,} added, {compare.changed_count:,} changed, {removed:,} "
-        f"removed; {count_text(made, 'shard')} made anew, {len(kept):,} kept"
+        f"removed; {count_text(made, 'shard')} rebuilt, {len(kept):,} kept"
     )
     new_bytes = sum(
         int(plan.record_bytes[first:end].sum())

@@ -60,7 +60,7 @@ class LazyGroup(click.Group):
         except (BuildError, StoreError) as error:
             raise click.ClickException(printable(str(error))) from error
         except OSError as error:
-            # Who reads our output has seen enough, as `head` does: click ends without a word.
+            # Who reads our output has seen enough, as `head` does: click ends silently.
             if error.errno is None or isinstance(error, BrokenPipeError):
                 raise
             where = f"{error.filename}: " if error.filename else ""

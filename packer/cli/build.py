@@ -58,7 +58,7 @@ from packer.workspace.step import Step
 @click.option(
     "--update",
     is_flag=True,
-    help="Bring the store at OUT up to date: only shards whose items changed are made anew.",
+    help="Bring the store at OUT up to date: only shards whose items changed are rebuilt.",
 )
 @click.option("--rehash", is_flag=True, help="With --update: read every file to see what changed.")
 @click.option(

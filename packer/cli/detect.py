@@ -19,7 +19,7 @@ from packer.cli import printable
 )
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def detect_command(raw: Path, root: Path | None, as_json: bool) -> None:
-    """Print what speaks for each layout that RAW may have, and which one a build would take.
+    """Print the evidence for each layout that RAW may have, and which one a build would take.
 
     Below that, what each of the other layouts needs, and what was found instead.
 

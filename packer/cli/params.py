@@ -67,7 +67,7 @@ class ClassNamesParam(_Names):
             return read_class_names(Path(value))
         names = tuple(name.strip() for name in value.split(","))
         if "" in names:
-            self.fail(f"{value!r} is no file and has an empty name; expected cat,dog or a file")
+            self.fail(f"{value!r} is not a file and has an empty name; expected cat,dog or a file")
         return names
 
 
@@ -94,7 +94,7 @@ class SplitShares(_Shares):
             try:
                 pairs.append((name.strip(), float(share)))
             except ValueError:
-                self.fail(f"{part!r} is no split with its share; expected train=0.9,val=0.1")
+                self.fail(f"{part!r} is not a split with its share; expected train=0.9,val=0.1")
         return tuple(pairs)
 
 

@@ -126,4 +126,4 @@ class TorchQuestion:
         try:
             return msgspec.json.decode(output.splitlines()[-1], type=TorchFacts)
         except (IndexError, msgspec.DecodeError, UnicodeDecodeError) as error:
-            return TorchFacts(problem=f"`import torch` printed what is no answer ({error})")
+            return TorchFacts(problem=f"`import torch` printed what is not an answer ({error})")

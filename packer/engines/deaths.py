@@ -58,7 +58,7 @@ class Deaths:
     """The deaths of one build.
 
     Args:
-        workspace: Of the build.
+        workspace: The build's workspace.
     """
 
     def __init__(self, workspace: Workspace) -> None:

@@ -190,7 +190,7 @@ class Crew:
         workspace: Of the build; it need not be there before a worker is given a shard.
 
     Attributes:
-        workspace: Of the build.
+        workspace: The build's workspace.
         workers: Those that make a shard or wait for one.
     """
 

@@ -37,7 +37,7 @@ def build_shard(
     """Make one shard of a planned build. The same items and recipe give the same bytes.
 
     Args:
-        workspace: Of the build.
+        workspace: The build's workspace.
         number: Which shard.
         scratch: Folder to write it in, on a file system that may carry a live LMDB file.
         on_progress: Told how many of the items are done, after each.

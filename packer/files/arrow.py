@@ -34,7 +34,7 @@ def open_parquet(path: Path) -> Any:
 
     Raises:
         SourceError: pyarrow is not installed.
-        pyarrow.ArrowException, OSError, ValueError: It is no Parquet file, or damaged.
+        pyarrow.ArrowException, OSError, ValueError: It is not a Parquet file, or damaged.
     """
     parquet = load_pyarrow("pyarrow.parquet")
     _refuse_pointer(path)
@@ -59,7 +59,7 @@ class ArrowBatches:
 
     Raises:
         SourceError: pyarrow is not installed.
-        pyarrow.ArrowException, OSError, ValueError: It is no Arrow file, or damaged.
+        pyarrow.ArrowException, OSError, ValueError: It is not an Arrow file, or damaged.
     """
 
     def __init__(self, path: Path) -> None:

@@ -26,7 +26,7 @@ def read_python_batch(data: bytes) -> dict[str, Any]:
 
     Raises:
         UnsafePickleError: It is damaged, or holds more than data.
-        ValueError: It is no dict.
+        ValueError: It is not a dict.
     """
     content = load_pickle(data)
     if not isinstance(content, dict):

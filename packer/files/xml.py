@@ -81,7 +81,7 @@ def _read(path: bytes, bytes_max: int) -> bytes:
             if byte_count > bytes_max:
                 raise ValueError(
                     f"{byte_count:,} bytes of XML, expected at most {bytes_max:,}: "
-                    "this is no file of annotations"
+                    "this is not a file of annotations"
                 )
             data = file.read(bytes_max + 1)
     except OSError as error:

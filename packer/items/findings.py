@@ -53,7 +53,7 @@ class Findings:
         """All of it; the items as they stand, which is the order of the store.
 
         Args:
-            name: Of the source.
+            name: The source's name.
             root: Folder that the items' paths are relative to.
             classes: Names of the classes; see `Scan`.
             splits: Names of the splits.

@@ -29,7 +29,7 @@ def form_of(recipe: Recipe, key: bytes, pixel_bytes: int) -> Form:
     """In which form an image is to be stored.
 
     Args:
-        recipe: Of the build.
+        recipe: The build's recipe.
         key: Of the sample, which decides alone under "proportion": an image has the same form
             however many others there are.
         pixel_bytes: Size of its pixels as they would be stored.

@@ -21,7 +21,7 @@ def place_mask(ids: NDArray[Any], plan: FitPlan, orientation: int, fill: int) ->
     Args:
         ids: (height, width), of the size of the picture upright, or as its file stores it. Only
             in the latter case, where the two differ, it is turned with the picture.
-        plan: Of the picture.
+        plan: The picture's plan.
         orientation: EXIF orientation of the picture's file, in [1, 9).
         fill: Value of pixels outside of the picture: `field.ignore`, or 0 where that is None.
 

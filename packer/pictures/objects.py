@@ -296,7 +296,7 @@ def _value(
     frame: _Frame,
     prepared: Prepared,
 ) -> Any:
-    """The value of one field; None when it is no field of objects."""
+    """The value of one field; None when it is not a field of objects."""
     if wanted.kind == "boxes":
         return moved.astype(np.float32)
     if wanted.kind == "polygons":

@@ -44,7 +44,7 @@ class SampleMaker:
 
     Args:
         root: Folder that the items' paths are relative to.
-        schema: Of the store.
+        schema: The store's schema.
         recipe: The settings.
         mask_colors: Colour of each value of the masks, where their files hold colours.
         containers: Reads items of files that hold many. It is left open for the next shard, unless

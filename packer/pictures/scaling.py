@@ -48,7 +48,7 @@ def reduction(size: tuple[int, int], to: tuple[int, int], recipe: Recipe) -> int
     Args:
         size: (width, height) of the picture.
         to: (width, height) that it is scaled to afterwards.
-        recipe: Of the build.
+        recipe: The build's recipe.
     """
     if recipe.scaling == "exact":
         return 1

@@ -38,7 +38,7 @@ def arranged(scan: Scan, recipe: Recipe) -> Scan:
 
     Args:
         scan: What the source found.
-        recipe: Of the build.
+        recipe: The build's recipe.
 
     Raises:
         SourceError: Nothing is left; the raw data has splits of its own already, or no label to

@@ -68,7 +68,7 @@ def find_container_files(raw: Path, accepts: Callable[[bytes], bool]) -> Contain
             raise SourceError(f"{found.rejects[0].path}: {found.rejects[0].reason}.")
         found.others = _files_beside(raw)
         return found
-    # Every file that is no picture is listed: some formats give their files no extension.
+    # Every file that is not a picture is listed: some formats give their files no extension.
     tree = walk(raw, (b"",))
     found = ContainerFiles(raw, rejects=tree.rejects, ignored=tree.ignored)
     for folder in tree.folders.values():
@@ -119,7 +119,7 @@ def member_problem(written: bytes, parts: list[bytes], byte_count: int) -> str:
 
     Args:
         written: Its path as written.
-        parts: Of the path.
+        parts: The path's parts.
         byte_count: Its size, as the archive says.
     """
     if written[:1] in (b"/", b"\\") or re.match(rb"[A-Za-z]:[/\\]", written):

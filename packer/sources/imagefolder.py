@@ -39,7 +39,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     The level-1 folders are splits only if each one that holds pictures has the name of a split.
     Classes are the union over the splits, sorted by bytes, so that a class that is missing from
     one split does not shift the labels of that split. An empty class folder keeps its class.
-    A folder such as `images` is no class (see `classless`): classes are the folders in it, if any.
+    A folder such as `images` is not a class (see `classless`): classes are the folders in it.
     Pictures that lie in no class folder are ignored, by reason, and a note says so; but those of a
     split whose labels are in a text file (`val/val_annotations.txt`) get them.
 

@@ -29,8 +29,8 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     """The pictures in `image_2` and the boxes in `label_2`, splits by folder.
 
     What a line says beside class and box is in the field `attributes`, as written (-1, -10 and
-    -1000 stand for what is not known). DontCare is no class: its regions are rejected one by one,
-    unless `options.classes` has it.
+    -1000 stand for what is not known). DontCare is not a class: its regions are rejected one by
+    one, unless `options.classes` has it.
 
     Raises:
         SourceError: No picture has a label file.

@@ -48,8 +48,8 @@ def ellipse(
     """Bounds of an ellipse, and a polygon that departs from it by less than a quarter pixel.
 
     Args:
-        x: Of the centre.
-        y: Of the centre.
+        x: The centre's x.
+        y: The centre's y.
         radius_x: Half of its width before it is turned.
         radius_y: Half of its height before it is turned.
         degrees: By how much it is turned, clockwise.

@@ -74,7 +74,7 @@ def stem_of(name: bytes) -> bytes:
 
 
 def composed(path: bytes) -> bytes:
-    """A path in Unicode's composed form (NFC); one that is no UTF-8 as it is."""
+    """A path in Unicode's composed form (NFC); one that is not UTF-8 as it is."""
     if path.isascii():
         return path
     try:

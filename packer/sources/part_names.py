@@ -59,7 +59,7 @@ def are_called_parts(names: Sequence[bytes], shared: int) -> bool:
     """Whether folders are called like parts of a sample: left and right, images and depth, A and B.
 
     Args:
-        names: Of the folders.
+        names: The folders' names.
         shared: How many names of files they share: one alone in `a` and `b` says nothing.
     """
     told = [split_and_words(name) for name in names]

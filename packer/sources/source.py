@@ -37,7 +37,7 @@ class SourceOptions:
             rule, 1, unless a coordinate of 0 proves otherwise.
 
     Raises:
-        ValueError: A setting is not one of its values, or a class stands twice.
+        ValueError: A setting is not one of its values, or a class is listed twice.
     """
 
     format: str = AUTO_FORMAT

@@ -82,8 +82,8 @@ def read_split_labels(
     Args:
         root: Folder that the paths are relative to.
         split: Folder of the split.
-        path: Of the file.
-        pictures: Of the split.
+        path: The file's path.
+        pictures: The split's pictures.
         classes: Names that there are.
     """
     try:

@@ -33,7 +33,7 @@ class LineObject(NamedTuple):
     """What a line says.
 
     Attributes:
-        class_name: Of the object.
+        class_name: The object's class name.
         object: With any label.
         lost_parts: (part, reason) of each part of it that cannot be used.
     """
@@ -52,7 +52,7 @@ class TextLayout:
     """How such a data set looks.
 
     Attributes:
-        name: Of the source.
+        name: The source's name.
         picture_folders: Names of folders of pictures, in lower case.
         label_folders: Names of folders of label files, in lower case. They lie beside the pictures'
             or one further up, or among the pictures.
@@ -229,7 +229,7 @@ def _read(
     if pointer_reason(data):
         return f"its label file {shown}: {pointer_reason(data)}"
     if b"\0" in data:
-        return f"its label file {shown} is no text (or UTF-16). Save it as UTF-8"
+        return f"its label file {shown} is not text (or UTF-16). Save it as UTF-8"
     objects: list[RawObject] = []
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
         values = line.split()

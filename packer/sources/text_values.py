@@ -41,7 +41,7 @@ def is_number(value: bytes) -> bool:
 
 
 def number_problem(value: bytes, at: int) -> str:
-    """Why a value is no number that can be used, and what should stand there.
+    """Why a value is not a number that can be used, and what should stand there.
 
     Args:
         value: As written.

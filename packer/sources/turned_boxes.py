@@ -48,7 +48,7 @@ def corners_of_turned(box: Box, degrees: float) -> Points:
 
 
 def turn_degrees(value: object) -> float:
-    """The angle that an attribute `rotation` is; 0 where it is no number, or a whole turn.
+    """The angle that an attribute `rotation` is; 0 where it is not a number, or a whole turn.
 
     Tools let their users call an attribute so as well: text says nothing about the box.
     """

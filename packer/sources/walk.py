@@ -220,7 +220,7 @@ def _list_folder(
 def _add_other(
     folder: Folder, path: bytes, tree: Tree, annotation_extensions: tuple[bytes, ...]
 ) -> None:
-    """Sort in a file that is no picture."""
+    """Sort in a file that is not a picture."""
     folder.other_count += 1
     if annotation_extensions and path.lower().endswith(annotation_extensions):
         folder.annotation_files.append(path)

@@ -249,7 +249,7 @@ def parse_face(
     """The object of a line, or why it is none; attributes that cannot be used are left out of it.
 
     Args:
-        values: Of the line.
+        values: The line's values.
         place: What reports call it.
         lost_parts: Takes (part, reason) of what is left out.
     """

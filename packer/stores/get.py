@@ -82,7 +82,7 @@ def write_picture(sample: dict[str, Any], path: Path, field: str = "image") -> N
 
     pixels = sample.get(field)
     if not isinstance(pixels, np.ndarray) or pixels.ndim != 3:
-        raise SchemaMismatchError(f"field {field!r} is no image; the sample has {list(sample)}")
+        raise SchemaMismatchError(f"field {field!r} is not an image; the sample has {list(sample)}")
     channel_count = pixels.shape[2]
     if channel_count == 2:
         raise ImageError(f"{path}: gray with alpha cannot be written; build with --mode rgba")

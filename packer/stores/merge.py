@@ -182,7 +182,7 @@ def _check_names(store: StoreReader) -> None:
         twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
         if twice:
             raise SchemaMismatchError(
-                f"{store.path}: {what}: {names_text(twice)} stands there twice, so which one a "
+                f"{store.path}: {what}: {names_text(twice)} is listed twice, so which one a "
                 "sample means cannot be told by name."
             )
 

@@ -146,7 +146,7 @@ def repack(
     Args:
         out: Where the store is to be.
         parts: The shards.
-        schema: Of the store.
+        schema: The store's schema.
         facts: What must be the same for an interrupted call to go on, by name.
         account: Makes the manifest, from a report of each part.
         rejects: The reject list.

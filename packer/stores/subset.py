@@ -50,7 +50,7 @@ def subset(
 ) -> RepackReport:
     """Make a store of some samples of another, in their order there.
 
-    A sample is taken when it fits all that is asked for. Of these, every so manieth is kept, and of
+    A sample is taken when it fits all that is asked for. Of these, every nth is kept, and of
     those the first so many. Its record is copied as it is: objects of other classes stay on their
     image, and classes and splits keep their numbers, also where none of their samples is left.
 

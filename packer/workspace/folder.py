@@ -69,7 +69,7 @@ class TaskPlan(msgspec.Struct, kw_only=True):
 
     Attributes:
         root: Folder that the items' paths are relative to, as bytes.
-        schema: Of the store.
+        schema: The store's schema.
         recipe: The settings, by name.
         mask_colors: Colour of each value of the masks, where their files hold colours.
         names: Names of the shard files, in order.

@@ -43,7 +43,7 @@ def check_target(target: Path, *, overwrite: bool) -> None:
         return
     if not _is_store(target):
         raise TargetExistsError(
-            f"{target}: it exists and is no store, so it is left alone. Build to another path."
+            f"{target}: it exists and is not a store, so it is left alone. Build to another path."
         )
     if not overwrite:
         raise TargetExistsError(
@@ -84,7 +84,7 @@ def publish(
     Args:
         workspace: Of the store at `out`, with all shards in place.
         out: The target; what `check_target` allows may be there.
-        manifest: Of the store.
+        manifest: The store's manifest.
         files: What else lies in the store, by name: the reject list, the update cache.
         on_step: Told of each step as it is done.
     """
@@ -103,8 +103,8 @@ def publish(
 def publish_folder(finished: Path, target: Path) -> None:
     """Give a finished store its name, in one step.
 
-    A store that stood there before is in the place of `finished` afterwards. Who has it open goes
-    on reading what is mapped.
+    A store that stood there before is in the place of `finished` afterwards. Whoever has it open
+    goes on reading what is mapped.
     """
     try:
         os.rename(finished, target)  # Nothing there, or an empty folder.

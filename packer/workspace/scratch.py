@@ -23,12 +23,12 @@ def scratch_folder(workspace: Workspace, scratch: str | Path | None) -> Iterator
     """The folder in which shards are written: it must carry a live LMDB file.
 
     Args:
-        workspace: Of the build.
+        workspace: The build's workspace.
         scratch: Folder that the user gave for it. None takes the workspace's own, or the system's
             temporary folder when that is on a network file system.
 
     Raises:
-        BuildError: `scratch` is no folder.
+        BuildError: `scratch` is not a folder.
     """
     if scratch is None and not mount_of(workspace.folder).is_network:
         yield workspace.scratch

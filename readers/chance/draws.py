@@ -41,8 +41,8 @@ class SampleIndex(int):
     processes: whoever fills the batch in the end knows what the loader itself would know.
 
     Args:
-        index: Of the sample.
-        epoch: Of the draw.
+        index: The sample's index.
+        epoch: The draw's epoch.
         number: Of its batch in the epoch, over all ranks.
         turn: Its place in the batch.
         draw: As in `split_draws`; 0 where the index alone counts.

@@ -14,7 +14,7 @@ def seed_globals(seed: int, epoch: int, *numbers: int) -> None:
     Which worker that is depends on who is free first, and must not show in the samples.
 
     Args:
-        seed: Of the loader.
+        seed: The loader's seed.
         epoch: Its number.
         numbers: Of the batch in the epoch, over all ranks; and of a part in the batch, if it was
             cut.

@@ -29,7 +29,7 @@ _STOP_S = 2.0
 
 
 class WorkerDiedError(RuntimeError):
-    """A loader worker ended without a word: killed, out of memory, or crashed in native code."""
+    """A loader worker ended silently: killed, out of memory, or crashed in native code."""
 
 
 class WorkerHandle:

@@ -43,7 +43,7 @@ class ServedDataset(Dataset[Any]):
     To all others it is the dataset: it passes for it, and has all of its attributes.
 
     Args:
-        contents: Of the loader.
+        contents: The loader's contents.
         total: Samples of an epoch over all ranks, where it has not each of them once.
     """
 
@@ -248,7 +248,7 @@ def served(contents: Contents, total: int | None = None) -> Dataset[Any]:
     """The dataset that a loader shows: itself, where nothing is added to what it gives.
 
     Args:
-        contents: Of the loader.
+        contents: The loader's contents.
         total: Samples of an epoch over all ranks; None where that is not known.
     """
     dataset = contents.dataset

@@ -28,7 +28,7 @@ class Followers:
     """Which of the fields follow, and how they are moved.
 
     Args:
-        schema: Of the store.
+        schema: The store's schema.
         names: Fields of a batch.
         plan: What is done to the images.
 

@@ -130,9 +130,9 @@ def coverage(size: Size, sampling: NDArray[np.float64], out_size: Size) -> NDArr
     """How much of each pixel a canvas of some size covers, in [0, 255].
 
     Args:
-        size: Of the canvas.
+        size: The canvas's size.
         sampling: (2, 3), from indices of pixels of the result to indices of the canvas'.
-        out_size: Of the result.
+        out_size: The result's out size.
     """
     covered = np.empty(out_size, np.uint8)
     warp(np.full(size, _WHOLE, np.uint8), sampling, covered, (0, 0, 0, 0))

@@ -92,7 +92,7 @@ class BatchReader:
         """The samples at `indices`, which are in [0, len(view)), as one batch.
 
         Args:
-            indices: Of the samples.
+            indices: The samples' indices.
             epoch: On which the chances of operations depend, as they do on the sample.
             take: Gives memory for what is large in the batch. None: memory that is used again when
                 the batch is gone; in a DataLoader's worker, shared memory.

@@ -158,7 +158,7 @@ def take_pooled(
 
     Args:
         pools: By size. The one that is missing is made.
-        byte_count: Of the buffer.
+        byte_count: The buffer's byte count.
         kept_count: Free buffers that a new pool keeps.
         is_pinned: Whether those of a new pool are pinned. None: when CUDA is there.
     """

@@ -107,7 +107,7 @@ class MapFiller:
         return [self._dataset[index] for index in split_draws(indices)[0].tolist()]
 
     def fill(self, indices: NDArray[np.int64], epoch: int, take: Take, watch: Watch) -> Any:
-        """One batch. What is not in memory from `take` is copied there by who needs it to be."""
+        """One batch. What is not in memory from `take` is copied there where that is needed."""
         watch.start()
         samples = []
         for index in split_draws(indices)[0].tolist():

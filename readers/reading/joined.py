@@ -65,7 +65,7 @@ class JoinedFiller:
         return GatheredSamples.joined(pieces, lambda values: _scattered(values, rows))
 
     def fill(self, indices: NDArray[np.int64], epoch: int, take: Take, watch: Watch) -> Any:
-        """One batch. What is not in memory from `take` is copied there by who needs it to be."""
+        """One batch. What is not in memory from `take` is copied there where that is needed."""
         batch = collate(self.samples(indices, epoch, watch))
         watch.lap("collate")
         return batch

@@ -34,7 +34,7 @@ def cannot_set(name: str, known: Iterable[str]) -> str:
     """Why an attribute of a dataset cannot be set, and what can be done.
 
     Args:
-        name: Of the attribute.
+        name: The attribute's name.
         known: Those that a dataset has.
     """
     known = [one for one in known if not one.startswith("_")]

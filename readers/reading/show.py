@@ -19,7 +19,7 @@ class Shows:
     """Makes of stored fields of a sample what the caller wants of them.
 
     Args:
-        schema: Of the store.
+        schema: The store's schema.
         names: The fields.
         image_as: What images are.
 

@@ -43,7 +43,7 @@ class WorkedImages:
     """Carries operations out for the batches of a view.
 
     Args:
-        view: Of the store.
+        view: The store's view.
         ops: What is done.
 
     Attributes:

@@ -311,7 +311,7 @@ CODECS: dict[str, Codec] = {
 
 
 def codec_of(field: Field) -> Codec:
-    """The codec of a field that is no scalar: images and masks choose theirs."""
+    """The codec of a field that is not a scalar: images and masks choose theirs."""
     return CODECS[field.codec or field.kind]
 
 

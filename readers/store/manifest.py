@@ -158,7 +158,7 @@ def read_manifest(path: str | Path) -> Manifest:
     """The manifest of the store at `path`.
 
     Raises:
-        StoreNotFoundError: There is nothing at `path`, or it is no folder.
+        StoreNotFoundError: There is nothing at `path`, or it is not a folder.
         StoreIncompleteError: A build of this store began and did not finish.
         FormatVersionError: The store is of a newer version, or of another program.
         ManifestError: The manifest is not what FORMAT.md says.
@@ -199,7 +199,7 @@ def _absent(path: Path) -> StoreNotFoundError | StoreIncompleteError:
             f"{path}: nothing there. Expected the folder that `packer build RAW {path}` makes."
         )
     return StoreIncompleteError(
-        f"{path}: no {MANIFEST_NAME} in it, so it is no store, or one whose copy did not finish. "
+        f"{path}: no {MANIFEST_NAME} in it, so it is not a store, or its copy did not finish. "
         "Copy it again, or build it: packer build RAW " + str(path)
     )
 

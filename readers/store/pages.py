@@ -63,7 +63,7 @@ class PageFile:
         data: The whole file. It is asked for one page at a time.
 
     Raises:
-        CodecError: It is no LMDB file of the known version, or its pages contradict each other.
+        CodecError: It is not an LMDB file of the known version, or its pages contradict each other.
     """
 
     def __init__(self, data: FileBytes) -> None:

@@ -93,7 +93,7 @@ class RecordBytes(Protocol):
         """Take a shard in; before that nothing of it may be asked for.
 
         Args:
-            number: Of the shard.
+            number: The shard's number.
             path: Of its file, for messages.
             descriptor: Of the open file, of the size that is known; it may be closed afterwards.
 
@@ -135,7 +135,7 @@ def check_within(wanted: Wanted, sizes: NDArray[np.int64], paths: Sequence[Path 
     Args:
         wanted: The request.
         sizes: Bytes of each shard's file, or `NOT_ADDED`.
-        paths: Of the shards.
+        paths: The shards' paths.
 
     Raises:
         ShardError, ValueError: See `RecordBytes.fetch`.

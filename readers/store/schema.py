@@ -209,7 +209,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ManifestError(f"a schema has 1 to 1000 fields; found {len(names)}")
         for name in names:
             if names.count(name) > 1:
-                raise ManifestError(f"field {name!r} stands twice in the schema")
+                raise ManifestError(f"field {name!r} is listed twice in the schema")
 
     @property
     def names(self) -> tuple[str, ...]:

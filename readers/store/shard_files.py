@@ -20,7 +20,7 @@ def check_shard_files(folder: Path, shards: Sequence[ShardInfo]) -> None:
     asks for a sample that is not there, hours later.
 
     Args:
-        folder: Of the store.
+        folder: The store's folder.
         shards: From its manifest.
 
     Raises:

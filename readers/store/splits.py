@@ -32,5 +32,5 @@ SPLITS_MAX = 255
 
 
 def canonical_split(name: str) -> Split | None:
-    """Which of train, val and test a name means, whatever its case; None when it is no split's."""
+    """Which of train, val and test a name means, whatever its case; None when it is of no split."""
     return SPLIT_ALIASES.get(name.strip().lower())

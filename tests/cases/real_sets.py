@@ -415,7 +415,7 @@ READ: tuple[RealSet, ...] = (
             "datumaro: subsets": ({"train": 1}, "the same picture was all of test"),
             "datumaro: labels": (
                 {"background", *_VOC_NAMES.split()},
-                "255, which datumaro calls 'ignored', is no class",
+                "255, which datumaro calls 'ignored', is not a class",
             ),
             "SegmentationObject/2007_000001.png: mask": ("not stored", _OBJECT_MASKS),
         },

@@ -76,7 +76,7 @@ def named(real: RealSet | RefusedSet) -> str:
 
 
 def test_every_set_and_every_fact_is_held_or_explained(expected):
-    """No folder may be left out, nor a kind of fact, without a word on why."""
+    """No folder may be left out, nor a kind of fact, silently on why."""
     tables = {real.folder for real in READ} | {refused.folder for refused in REFUSED}
     assert tables == set(expected) == {path.name for path in REAL_DATA.iterdir() if path.is_dir()}
     for real in READ:

@@ -24,7 +24,7 @@ KILLS = {"driver": "kill -KILL $DRIVER", "all": "kill -s KILL -- -$DRIVER"}
 def test_a_killed_build_is_refused_and_can_be_finished(
     builder, whole, is_whole, step, turn, victim
 ):
-    """Dead at any step, it is no store; the same command completes it; nothing is left behind."""
+    """Dead at any step, it is no store yet; the same command completes it; nothing is left."""
     # With one worker no other shard than the last one told is finished.
     options = ["--workers", "1"]
     options += ["--scratch", builder.scratch] if turn == 3 else []

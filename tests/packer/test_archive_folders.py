@@ -109,7 +109,7 @@ LAYOUTS = {
         "train/MOT17-02/img1", "train/MOT17-04/img1", "test/MOT17-01/img1"
     ),
     "sequences": spread("MOT17-02/img1", "MOT17-04/img1"),
-    "one of them is no sequence": spread("MOT17-02/img1", "MOT17-04/img1", "MOT17-05/other"),
+    "one of them is not a sequence": spread("MOT17-02/img1", "MOT17-04/img1", "MOT17-05/other"),
 }
 
 

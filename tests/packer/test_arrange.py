@@ -190,7 +190,7 @@ def test_a_build_stores_what_was_chosen(tmp_path, raw, packer):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--splits", "train"), "'train' is no split with its share"),
+        (("--splits", "train"), "'train' is not a split with its share"),
         (("--splits", "train=0.9,val=0.2"), "shares above 0 that add up to 1"),
         (("--stratify",), "is about splits or limit"),
     ],

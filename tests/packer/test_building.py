@@ -226,7 +226,7 @@ def test_what_is_no_store_is_never_touched(tmp_path, raw, overwrite):
     (tmp_path / "web" / "manifest.json").write_text('{"format": "web app"}')
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     for name in ("file", "folder", "web"):
-        with pytest.raises(TargetExistsError, match="is no store, so it is left alone"):
+        with pytest.raises(TargetExistsError, match="is not a store, so it is left alone"):
             build(raw, tmp_path / name, overwrite=overwrite)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 

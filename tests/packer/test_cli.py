@@ -312,7 +312,7 @@ def test_verify_has_status_1_when_anything_is_wrong(tmp_path, store):
 
 
 def test_get_prints_a_sample_and_writes_its_picture(tmp_path, store, picture):
-    """By key or index, also a negative one, which is no option."""
+    """By key or index, also a negative one, which is not an option."""
     for which in ("cat/3.png", "11", "-1"):
         done = run_here("get", store, which, "-o", tmp_path / "1.png")
         assert (done.exit_code, done.stderr) == (0, "")

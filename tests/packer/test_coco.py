@@ -245,7 +245,7 @@ def test_annotations_of_no_image_and_those_that_are_none_are_rejected(tmp_path):
 
 
 def test_annotations_go_by_image_and_not_by_their_own_id(tmp_path):
-    """An id that stands twice overwrites nothing, and is counted in a note."""
+    """An id that is listed twice overwrites nothing, and is counted in a note."""
     draw(tmp_path, "a.png", "b.png")
     entries = [box(7, 2, bbox=[0, 0, 1, 1]), box(7, 1, bbox=[0, 0, 2, 2])]
     write(tmp_path / "ann.json", [image(1, "a.png"), image(2, "b.png")], entries)
@@ -401,7 +401,7 @@ def test_no_picture_at_all_is_an_error_that_says_where_it_looked(tmp_path):
 
 
 def test_ids_and_pictures_that_stand_twice_are_rejected(tmp_path):
-    """What annotations belong to is then unknown; an entry that is repeated whole is no matter."""
+    """What annotations belong to is then unknown; an entry that is repeated whole is fine."""
     draw(tmp_path, "a.png", "b.png", "c.png", "d.png")
     images = [
         *(image(1, "a.png"), image(1, "b.png")),
@@ -542,7 +542,7 @@ def test_json_of_other_kinds_is_counted_and_broken_coco_stops(tmp_path):
     write(tmp_path / "ann.json", [image(1, "a.png")], [box(1, 1)])
     (tmp_path / "settings.json").write_text('{"a": 1}')
     (tmp_path / "comments.json").write_text('{"a": 1, // b\n}')
-    assert scan(tmp_path).ignored.counts == {"JSON file that is no COCO annotations": 2}
+    assert scan(tmp_path).ignored.counts == {"JSON file that is not COCO annotations": 2}
     (tmp_path / "half.json").write_text('{"images": [{"id": 1}], "annotations": [{"id"')
     with pytest.raises(SourceError, match=r"half\.json: not JSON: .*copied in full"):
         scan(tmp_path)

@@ -36,7 +36,7 @@ def test_every_encoding_of_json_reads_alike(tmp_path, encoding):
 
 
 def test_nan_is_read_by_pythons_json_and_said(tmp_path):
-    """It is no JSON, but common: the other entries are as good as ever."""
+    """It is not JSON, but common: the other entries are as good as ever."""
     found = read(tmp_path, TEXT.replace('"id": 5', '"area": NaN').encode())
     assert found is not None
     assert found.note is not None
@@ -90,7 +90,7 @@ def test_text_that_is_not_utf8_costs_its_entry(tmp_path):
         (b"", r"a\.json: the file is empty"),
         (b'{"images": [', r"a\.json: not JSON"),
         (b'{"images": {}, "annotations": []}', r"a\.json: expected array \| null, got object at"),
-        (b'{"annotations": [NaN], "images": {}}', r"'images' is no list but dict"),
+        (b'{"annotations": [NaN], "images": {}}', r"'images' is not a list but dict"),
         (b'{"images": ' + b"[" * 200_000, r"a\.json: not JSON"),
         (b"\xff\xfe\x00", r"a\.json: not JSON"),
     ],

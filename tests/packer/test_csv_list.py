@@ -434,7 +434,7 @@ def test_what_is_no_list_of_labels_is_refused(text, message, tmp_path):
 
 
 def test_a_folder_is_read_if_it_has_exactly_one_list(tmp_path):
-    """A file of other columns is no second list; hidden files are none either."""
+    """A file of other columns is not a second list; hidden files are none either."""
     write_files(tmp_path, "1.png")
     with pytest.raises(SourceError, match=r"found none; expected exactly one \.csv or \.tsv"):
         scan(tmp_path, SourceOptions())
@@ -448,7 +448,7 @@ def test_a_folder_is_read_if_it_has_exactly_one_list(tmp_path):
 
 
 def test_the_more_telling_of_several_columns_is_read(tmp_path):
-    """An id is no path where there is a path, wherever the columns stand."""
+    """An id is not a path where there is a path, wherever the columns stand."""
     (tmp_path / "list.csv").write_text("image_id,class,file_path,label\n")
     columns = read_columns(tmp_path / "list.csv")
     assert (columns.path, columns.label) == (2, 3)

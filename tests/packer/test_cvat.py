@@ -170,7 +170,7 @@ def test_columns_that_touch_are_one_run(tmp_path):
         ('<polygon label="" points="1,2;3,4;6,5"/>', "no label; expected the name of a class"),
         ('<polygon label="cup" points="1,2;3,4"/>', "a polygon of 2 points, expected at least 3"),
         ('<polygon label="cup" points="1,2;3;6,5"/>', "points '1,2;3;6,5', expected x,y;x,y"),
-        ('<polygon label="cup" points="1,2;3,4;nan,5"/>', "no finite number of pixels"),
+        ('<polygon label="cup" points="1,2;3,4;nan,5"/>', "not a finite number of pixels"),
         ('<polygon label="cup"/>', "points '', expected x,y;x,y"),
         ('<box label="cup" xtl="x" ytl="2" xbr="3" ybr="4"/>', "xtl 'x', expected a number"),
         ('<box label="cup" xtl="1" ytl="2" xbr="3"/>', "ybr None, expected a number"),

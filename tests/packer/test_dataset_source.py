@@ -183,7 +183,7 @@ def test_a_coco_dataset_is_taken_by_its_files_and_annotations(raw, tmp_path):
 
 
 def test_targets_of_voc_are_text_and_count_from_one(tmp_path):
-    """As VOCDetection gives them; one object is no list."""
+    """As VOCDetection gives them; one object is not a list."""
     box = {"xmin": "1", "ymin": "2", "xmax": "7", "ymax": "5.5"}
     one = {"annotation": {"object": {"name": "dog", "bndbox": box, "difficult": "1"}}}
     none = {"annotation": {"filename": "b.jpg"}}

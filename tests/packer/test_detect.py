@@ -371,7 +371,7 @@ def test_detect_prints_the_evidence_and_the_decision(tmp_path):
 
 
 def test_detect_json_is_one_document(tmp_path):
-    """The same facts for a program; a name that is no UTF-8 does not break it."""
+    """The same facts for a program; a name that is not UTF-8 does not break it."""
     write_files(tmp_path, os.fsdecode(b"a\xe9/1.png"))
     done = run_packer("detect", tmp_path, "--json")
     assert (done.exit_code, done.stderr, done.stdout.count("\n")) == (0, "", 1)

@@ -209,7 +209,7 @@ CLASS_FILES = ["classes.txt", "obj.names", "names.txt", "_darknet.labels", "my.n
 
 @pytest.mark.parametrize("class_file", CLASS_FILES)
 def test_the_file_of_yolo_classes_is_named(class_file, tmp_path):
-    """Names or none: it is what a user asks next. Such a file is no label file itself."""
+    """Names or none: it is what a user asks next. Such a file is not a label file itself."""
     write_texts(write_files(tmp_path, "images/1.png"), {"labels/1.txt": YOLO})
     assert "no file of class names" in detect(tmp_path, AUTO).line
     write_texts(tmp_path, {f"labels/{class_file}": "".join(f"class {n}\n" for n in range(20))})

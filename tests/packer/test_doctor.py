@@ -335,8 +335,8 @@ def test_the_child_says_what_torch_and_opencv_say():
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "was ended by signal 11"),
         ("raise SystemExit('libcudart is broken')", "left with status 1: libcudart is broken"),
         ("import time; time.sleep(60)", "did not end within"),
-        ("print('torch says hello')", "printed what is no answer"),
-        ("", "printed what is no answer"),
+        ("print('torch says hello')", "printed what is not an answer"),
+        ("", "printed what is not an answer"),
     ],
 )
 def test_a_child_without_an_answer_is_a_finding(program, said):

@@ -112,9 +112,9 @@ def test_a_png_keeps_every_pixel(tmp_path, draw_tree, mode):
 def test_what_is_no_picture_cannot_be_written(tmp_path, store):
     """Another field, or a kind of file that nobody knows; nothing is left behind."""
     sample = get_sample(store, "0")
-    with pytest.raises(SchemaMismatchError, match="field 'label' is no image"):
+    with pytest.raises(SchemaMismatchError, match="field 'label' is not an image"):
         write_picture(sample, tmp_path / "1.png", "label")
-    with pytest.raises(SchemaMismatchError, match="field 'mask' is no image"):
+    with pytest.raises(SchemaMismatchError, match="field 'mask' is not an image"):
         write_picture(sample, tmp_path / "1.png", "mask")
     with pytest.raises(ImageError, match=r"unknown kind of picture; end its name in \.png"):
         write_picture(sample, tmp_path / "1.psd")

@@ -82,7 +82,7 @@ def test_a_cut_stream_gives_all_that_comes_before_the_cut():
 
 
 def test_a_file_server_that_failed_is_asked_again():
-    """It is no damage of the stream."""
+    """It is not a damage of the stream."""
 
     class FailsOnce(io.BytesIO):
         fails = True

@@ -305,7 +305,7 @@ def test_files_that_state_json_promises_are_missed(tmp_path):
 
 
 def test_damaged_tables_are_rejected_and_others_read(tmp_path):
-    """A file that is no Parquet, and Arrow offsets that lead out of the data."""
+    """A file that is not a Parquet, and Arrow offsets that lead out of the data."""
     write_parquet(tmp_path / "p" / "b.parquet", table_of({"image": [b"1"]}))
     (tmp_path / "p" / "a.parquet").write_bytes(b"PAR1 nothing PAR1")
     found = scan(tmp_path / "p", SourceOptions())

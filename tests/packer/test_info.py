@@ -53,7 +53,7 @@ def test_a_description_says_what_a_person_asks_first(shards):
 
 
 def test_missing_shards_are_told_unless_the_manifest_alone_is_asked_for(shards, tmp_path, packer):
-    """A store that was copied in part is no store yet: exit status 1, and which shards lack."""
+    """A store that was copied in part is not a store yet: exit status 1, and which shards lack."""
     copy = tmp_path / "copy.lmdb"
     shutil.copytree(shards, copy)
     (copy / "shard-00002.lmdb").unlink()

@@ -128,7 +128,7 @@ def test_a_line_whose_boxes_and_labels_do_not_match_is_a_reject(tmp_path):
 
 
 def test_a_box_that_is_not_a_number_is_refused_alone(tmp_path):
-    """NaN is no JSON, and Python writes it all the same."""
+    """NaN is not JSON, and Python writes it all the same."""
     found = scan_lines(
         tmp_path,
         '{"image": "1.png", "boxes": [[1, NaN, 3, 4], [1, 2, 3, 4]], "labels": ["a", "a"]}',

@@ -124,7 +124,7 @@ def test_everything_is_accounted_for(tmp_path):
     assert [item.values["split"] for item in found.items] == [1, 0, 0]
     reasons = {reject.path: reject.reason for reject in found.rejects}
     assert sorted(reasons) == [f"training/image_2/{n}" for n in ("4.png", "5.jpg", "5.png")]
-    assert "is no text" in reasons["training/image_2/4.png"]
+    assert "is not text" in reasons["training/image_2/4.png"]
     assert "several pictures fit" in reasons["training/image_2/5.jpg"]
     assert found.ignored.examples == {
         "outside of the folders of pictures": ["training/image_3/1.png"],

@@ -322,7 +322,7 @@ def test_lists_of_pictures_and_masks_decide_pairs_order_and_splits(tmp_path):
     ]
     assert split_names(scan) == ["train", "train", "val"]
     assert scan.ignored.examples[mask_pairs.NOT_NAMED] == ["train/unlisted.png"]
-    # The same pictures again, under a name that is no split's.
+    # The same pictures again, under a name that is not a split's.
     assert scan.ignored.examples["not a picture"] == ["trainval.txt"]
     assert scan.rejects == []
 

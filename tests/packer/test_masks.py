@@ -183,7 +183,7 @@ def test_an_orientation_tag_of_the_mask_counts_for_nothing():
     ],
 )
 def test_a_file_that_does_not_keep_values_is_refused_with_the_reason(data, part):
-    """What was changed by compression, or cannot be read in full, is no mask."""
+    """What was changed by compression, or cannot be read in full, is not a mask."""
     rejected(data, part)
 
 

@@ -103,7 +103,7 @@ def test_the_account_of_both_is_kept(pair, tmp_path):
 
 
 def test_the_deviation_of_all_is_that_of_one_build_of_both(tmp_path, draw_tree):
-    """Means that differ between stores add to it; it is no mean of the two."""
+    """Means that differ between stores add to it; it is not a mean of the two."""
     names = ["a/1.png", "b/2.png"]
     for name in names:
         build(draw_tree(tmp_path / f"raw-{name[0]}", [name]), tmp_path / name[0], SQUARE)

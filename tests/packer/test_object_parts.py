@@ -139,7 +139,7 @@ BAD_PARTS: dict[str, tuple[Callable[[Path], Path], str, str]] = {
         "outline",
         "a <polygon> of 3 numbers goes up to <x9>",
     ),
-    "voc, box that is no box": (
+    "voc, box that is not a box": (
         lambda root: voc(root, box(x1="wide") + polygon(*OUTLINE)),
         "box",
         "<xmax> is 'wide', expected a number",
@@ -164,7 +164,7 @@ BAD_PARTS: dict[str, tuple[Callable[[Path], Path], str, str]] = {
         "outline",
         "mask of 3x3 pixels, expected 16x24",
     ),
-    "labelme, mask that is no PNG": (
+    "labelme, mask that is not a PNG": (
         lambda root: labelme(root, **LABELME_MASK, mask="bm8gcG5n"),
         "outline",
         "mask cannot be read as PNG in base64",
@@ -227,7 +227,7 @@ BAD_PARTS: dict[str, tuple[Callable[[Path], Path], str, str]] = {
     "yolo, visibility": (
         lambda root: pose(root, "0.5 0.5 nan 0.5 0.5 2"),
         "keypoints",
-        "the visibility of a keypoint is no number",
+        "the visibility of a keypoint is not a number",
     ),
     "open images, flag": (
         lambda root: open_images(root, "yes"),
@@ -327,7 +327,7 @@ def test_a_point_of_an_outline_below_one_proves_that_counting_starts_at_zero(tmp
 
 
 def test_elements_of_voc_that_are_not_read_are_counted(tmp_path):
-    """What may be a part of an object is not dropped without a word."""
+    """What may be a part of an object is not dropped silently."""
     more = "<mask>abc</mask><landmarks><x>1</x></landmarks><extra/>"
     report = built(voc(tmp_path / "raw", box() + more, box(30, 10, 50, 40)), tmp_path)[1]
     assert "1 <mask> inside of objects: not read, not packed" in report.notes
@@ -451,7 +451,7 @@ def test_parts_of_targets_are_stored_or_their_keys_named(tmp_path):
 
 
 def test_both_boxes_of_an_object_of_a_voc_target_are_objects(tmp_path):
-    """torchvision makes a list of what stands twice."""
+    """torchvision makes a list of what is listed twice."""
     boxes = [
         {"xmin": "5", "ymin": "7", "xmax": "20", "ymax": "30"},
         {"xmin": "31", "ymin": "11", "xmax": "50", "ymax": "40"},
@@ -463,7 +463,7 @@ def test_both_boxes_of_an_object_of_a_voc_target_are_objects(tmp_path):
 
 
 def test_boxes_of_another_form_are_read_as_they_say(tmp_path):
-    """torchvision's tensors of boxes name their form; a form that is not read is no corners."""
+    """torchvision's tensors of boxes name their form; a form that is not read is not a corners."""
 
     class Boxes(np.ndarray[Any, Any]):
         format: Any = None

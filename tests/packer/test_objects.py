@@ -115,7 +115,7 @@ def test_no_object_is_an_empty_value_of_each_field():
     ],
 )
 def test_objects_are_scaled_padded_and_cut_with_the_image(settings, box, scale):
-    """Boxes, points, outlines and areas follow the same affine; what is cut off is no box."""
+    """Boxes, points, outlines and areas follow the same affine; what is cut off is not a box."""
     outline = [[4, 6], [14, 6], [14, 18], [4, 18]]
     image = prepared(**settings)
     values = placed(

@@ -84,7 +84,7 @@ def test_records_of_equal_size_are_estimated_without_reading_a_file(fit):
 
 
 def test_records_of_their_own_size_are_estimated_from_headers(tmp_path, draw_tree, raw, store):
-    """Within some per cent of what the store takes; a file that is no picture does no harm."""
+    """Within some per cent of what the store takes; a file that is not a picture does no harm."""
     scan = scan_source(raw, SourceOptions())
     plan = make_plan(scan, Recipe())
     pixels = 12 * 24 * 16 * 3

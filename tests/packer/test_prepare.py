@@ -116,7 +116,7 @@ def test_a_padding_of_one_pixel_is_a_padding(height, width):
     ("mode", "expected"), [("rgb", [114] * 3), ("gray", [114]), ("rgba", [114, 114, 114, 255])]
 )
 def test_padding_is_gray_and_opaque(mode, expected):
-    """114 in every colour channel; what is padded is no hole."""
+    """114 in every colour channel; what is padded is not a hole."""
     image = pixels_of(
         saved(np.full((10, 20, 3), 200, np.uint8)), size=20, fit="letterbox", mode=mode
     )

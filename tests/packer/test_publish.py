@@ -73,7 +73,7 @@ def test_a_name_that_cannot_be_given_is_an_error(tmp_path):
 def test_a_lost_link_is_in_the_way(tmp_path):
     """A link to a disk that is not mounted just now must not be replaced by a folder."""
     (tmp_path / "out.lmdb").symlink_to(tmp_path / "not mounted")
-    with pytest.raises(TargetExistsError, match="is no store"):
+    with pytest.raises(TargetExistsError, match="is not a store"):
         check_target(tmp_path / "out.lmdb", overwrite=True)
 
 

@@ -418,7 +418,7 @@ LABELS = "".join(f"val_{n}.JPEG\t{('n01', 'n02')[n % 2]}\t0\t32\t44\t62\n" for n
 
 
 def test_labels_of_train_are_the_same_whatever_other_splits_there_are(tmp_path):
-    """`images` in val and test is no class that moves the others."""
+    """`images` in val and test is not a class that moves the others."""
     for number, splits in enumerate([(), ("val",), ("test",), ("val", "test")]):
         scan = scan_source(tiny(tmp_path / str(number), LABELS, *splits), AUTO)
         assert scan.classes == ("n01", "n02")

@@ -358,7 +358,7 @@ def test_a_file_that_cannot_be_read_when_it_is_to_be_copied_is_left_to_the_tasks
 
 
 def test_a_killed_build_goes_on_and_leaves_nothing(tmp_path, packed, contents):
-    """Finished shards are kept; the copy that was left is found, made anew and removed."""
+    """Finished shards are kept; the copy that was left is found, rebuilt and removed."""
     build(packed, tmp_path / "whole.lmdb", SHUFFLED, worker_count=1)
     code = f"""
 import os, sys
@@ -427,7 +427,7 @@ def test_no_room_for_the_copy_is_told_before_the_build_is_begun(
 
 
 def test_an_update_knows_the_raw_files_and_not_the_copy(tmp_path, packed):
-    """Nothing is to do where nothing changed; of one archive that did, its shards are made anew."""
+    """Nothing is to do where nothing changed; of one archive that did, its shards are rebuilt."""
     out = tmp_path / "out.lmdb"
     build(packed, out, SHUFFLED, worker_count=1)
     cache = (out / UPDATE_CACHE_NAME).read_bytes()

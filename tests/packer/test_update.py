@@ -122,7 +122,7 @@ def test_pictures_that_come_and_go(tree, tmp_path):
 
 
 def test_a_touched_file_is_read_and_kept(tree, tmp_path):
-    """Another time of change, the same content: nothing is made anew, and the time is learnt."""
+    """Another time of change, the same content: nothing is rebuilt, and the time is learnt."""
     out = tmp_path / "out.lmdb"
     made(tree, out)
     before = files_of(out)
@@ -248,7 +248,7 @@ def test_the_command_line_says_what_an_update_did(tree, tmp_path, packer):
     redraw(tree / "bee/01.png", "other")
     done = packer(*build_it, "--update")
     assert done.returncode == 0, done.stderr
-    assert "update: 0 added, 1 changed, 0 removed; 1 shard made anew, 3 kept" in done.stdout
+    assert "update: 0 added, 1 changed, 0 removed; 1 shard rebuilt, 3 kept" in done.stdout
     assert packer(*build_it, "--update", "--overwrite").returncode == 2
     assert packer(*build_it, "--rehash").returncode == 2
 

@@ -347,7 +347,7 @@ def test_classes_are_sorted_by_code_point_or_as_given(tmp_path):
     ],
 )
 def test_a_box_that_begins_in_the_first_pixel_proves_that_it_is_called_0(tmp_path, sides, origin):
-    """Otherwise the official rule holds. A box without an area is no proof, nor one below 0."""
+    """Otherwise the official rule holds. A box without an area is not a proof, nor one below 0."""
     found = scan(write(tmp_path, {"1.xml": CUP + thing("cup", *sides), "1.png": b"x"}))
     assert found.choices == {"voc_origin": str(origin)}
     x0, y0, x1, y1 = sides

@@ -202,7 +202,7 @@ def test_one_file_is_held_against_those_that_take_one(tmp_path):
 
 
 def test_names_that_are_not_text_are_printed(tmp_path):
-    """A file whose name or first line is no UTF-8 breaks neither form."""
+    """A file whose name or first line is not UTF-8 breaks neither form."""
     write_files(tmp_path, "1.png")
     (tmp_path / "a.txt").write_bytes(b"\xff\xfe\x00\x1b[31m\n")
     (tmp_path / "a\udce9.xml").write_bytes(b"\xff<\xe9")

@@ -71,7 +71,7 @@ def test_faces_and_attributes(tmp_path):
 
 
 def test_no_face_is_a_count_of_zero_and_a_line_of_zeros(tmp_path):
-    """The line is no face; some copies of the lists leave it out."""
+    """The line is not a face; some copies of the lists leave it out."""
     text = (
         f"0--Parade/a.jpg\n0\n0 0 0 0 0 0 0 0 0 0 \n0--Parade/b.jpg\n0\n0--Parade/c.jpg\n1\n{FACE}"
     )

@@ -43,7 +43,7 @@ def test_text_is_read_in_the_encoding_that_the_file_has(tmp_path, data):
 
 
 def test_latin_1_is_read_as_declared(tmp_path):
-    """What is no UTF-8 but says so is text all the same."""
+    """What is not UTF-8 but says so is text all the same."""
     data = b'<?xml version="1.0" encoding="windows-1252"?><a>caf\xe9 \x80</a>'
     assert read_xml(write(tmp_path, data)).text == "caf\u00e9 \u20ac"
 

@@ -447,7 +447,7 @@ def test_two_candidates_are_rejected(tmp_path):
     assert reasons["1.jpg"] == reasons["1.png"]
     assert "1.txt, several pictures fit: 1.jpg, 1.png" in reasons["1.jpg"]
     assert "several label files fit: 2.TXT, 2.txt" in reasons["2.png"]
-    assert "3.txt is no text (or UTF-16)" in reasons["3.png"]
+    assert "3.txt is not text (or UTF-16)" in reasons["3.png"]
     assert is_accounted_for(raw, found)
 
 

@@ -214,7 +214,7 @@ def test_tabs_are_blanks():
 
 
 def test_pose_has_a_box_and_the_points_that_it_says():
-    """A visibility is no share of anything, so that 2 is fine there and nowhere else."""
+    """A visibility is not a share of anything, so that 2 is fine there and nowhere else."""
     made = read("0 0.5 0.5 0.5 0.5 .25 .5 2 0 0 0", POSE).objects[0]
     assert made.box == (0.25, 0.25, 0.75, 0.75)
     assert points(made.keypoints, "<f4") == [0.25, 0.5, 2, 0, 0, 0]

@@ -115,7 +115,7 @@ def test_a_split_around_everything_is_no_wrapper(tmp_path):
 
 
 def test_given_classes_decide_and_others_are_rejected(tmp_path):
-    """A folder that is none of --classes is no class."""
+    """A folder that is none of --classes is not a class."""
     path = write_zip(tmp_path / "z.zip", [("cat/1.jpg", b"1"), ("dog/2.jpg", b"2")])
     found = scan(path, SourceOptions(classes=("dog", "cow")))
     assert [(item.key, item.values) for item in found.items] == [(b"z/dog/2.jpg", {"label": 0})]

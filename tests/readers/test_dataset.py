@@ -442,7 +442,7 @@ def test_filter_refuses_what_is_no_mask_of_all_samples(shapes, mask):
 
 
 def test_a_store_without_samples_can_be_looked_at(tmp_path, write_store):
-    """A store may be empty; asking it for its columns is no error, reading sample 0 is."""
+    """A store may be empty; asking it for its columns is not an error, reading sample 0 is."""
     fields = [KEY, Field(name="label", kind="label", dtype="int64")]
     dataset = LMDBDataset(write_store(tmp_path / "s", fields, [], []))
     assert len(dataset) == 0

@@ -229,7 +229,7 @@ time.sleep(600)
     [("fork", "sleep"), ("fork", "native"), ("spawn", "native"), ("forkserver", "sleep")],
 )
 def test_workers_that_a_thread_has_started_live_as_long_as_the_program(start, method, act):
-    """They outlive that thread, and not the process; a forked child of it that stays is no matter.
+    """They outlive that thread, and not the process; a forked child that stays is fine.
 
     The kernel would end them with the thread that has started them.
     """

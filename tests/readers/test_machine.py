@@ -173,7 +173,7 @@ short line
         ("/data/a/b", "/data", "nfs4", True),
         ("/data/fast/a", "/data/fast", "xfs", False),
         ("/data/faster", "/data", "nfs4", True),
-        # A blank, a letter outside ASCII, and a backslash that is no escape.
+        # A blank, a letter outside ASCII, and a backslash that is not an escape.
         ("/data of é\\040/x", "/data of é\\040", "fuse.sshfs", True),
         (os.fsdecode(b"/\xff\tx/y"), os.fsdecode(b"/\xff\tx"), "xfs", False),
         # The last mount on a place hides the others.

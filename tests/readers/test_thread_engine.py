@@ -152,7 +152,7 @@ def test_threads_share_out_the_cores(engine_of):
 
 
 def test_no_thread_is_left_of_a_program(run_python):
-    """A program that leaves in the middle of a loop ends at once, without a word."""
+    """A program that leaves in the middle of a loop ends at once, silently."""
     code = """
 import json, sys
 import numpy as np

@@ -38,7 +38,7 @@ def test_a_case_is_the_same_for_the_same_seed(tmp_path):
     assert {case.is_manifest for case in cases} == {case.is_crafted for case in cases}
     assert all(case.changed_count >= 0 for case in cases)
     assert sum(case.changed_count > 0 for case in cases) > 50
-    # A manifest that agrees with its shard is no changed byte by itself.
+    # A manifest that agrees with its shard is not a changed byte by itself.
     for case in cases:
         if not case.is_manifest:
             case.files[MANIFEST_NAME] = b""

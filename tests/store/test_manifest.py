@@ -1,4 +1,4 @@
-"""The manifest comes back as it was written, and what is no manifest of ours is refused by name."""
+"""The manifest comes back as it was written, and any other file is refused by name."""
 
 from __future__ import annotations
 

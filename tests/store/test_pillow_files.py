@@ -25,7 +25,7 @@ from tests.store.pictures import LIMIT, claim, decoded, noise, saved, smooth
     ],
 )
 def test_a_damaged_picture_is_refused_with_what_is_wrong(data, words):
-    """It is no stranger: its format, and what its decoder met, lead to the repair."""
+    """It is not a stranger: its format, and what its decoder met, lead to the repair."""
     with pytest.raises(ImageError, match=words):
         read_header(data, pixels_max=LIMIT)
 

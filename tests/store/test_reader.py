@@ -216,7 +216,7 @@ def test_a_link_that_is_set_to_another_store_does_not_mix_them(path, tmp_path):
 
 
 def test_a_store_that_took_the_place_of_another_is_another(path):
-    """A path is no identity: what is there now counts, and old users keep what they have."""
+    """A path is not an identity: what is there now counts, and old users keep what they have."""
     old = open_store(path)
     lengths = old.shard(0).lengths.tolist()
     os.rename(path, path.with_name("old.lmdb"))

@@ -271,7 +271,7 @@ def test_runs_survive_their_compressed_text(runs):
     ],
 )
 def test_damaged_counts_are_refused_with_the_reason(text, pixel_count, reason):
-    """A text that is no counts of this picture says what is wrong with it, and where."""
+    """A text that is not a counts of this picture says what is wrong with it, and where."""
     with pytest.raises(ValueError, match=re.escape(reason)):
         decode_counts(text, pixel_count)
 
@@ -432,7 +432,7 @@ def test_points_far_outside_cost_nothing():
 
 
 def test_a_picture_without_pixels_has_empty_masks():
-    """A height or width of 0 is no error, but there is nothing to fill."""
+    """A height or width of 0 is not an error, but there is nothing to fill."""
     square = as_points([(0, 0), (4, 0), (4, 3), (0, 3)])
     for height, width in ((0, 5), (5, 0), (0, 0)):
         assert polygon_runs(square, height, width).tolist() == [0]

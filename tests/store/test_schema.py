@@ -154,7 +154,7 @@ def test_a_field_that_the_format_does_not_have_is_refused(settings, reason):
 def test_a_schema_names_each_field_once_and_has_some():
     """Fields are asked for by name."""
     label = Field(**LABEL)
-    with pytest.raises(ManifestError, match="field 'label' stands twice"):
+    with pytest.raises(ManifestError, match="field 'label' is listed twice"):
         Schema((label, Field(**ARRAY), label))
     with pytest.raises(ManifestError, match="1 to 1000 fields; found 0"):
         Schema(())

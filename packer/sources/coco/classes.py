@@ -25,7 +25,7 @@ class Category:
 
     Attributes:
         id: As the file has it.
-        name: Of the class.
+        name: The class's name.
         keypoints: Names of its points, or None.
         skeleton: Pairs of points, counted from 1, with a line between.
         isthing: Whether it is counted (a car) rather than measured (sky); None: not said.
@@ -84,8 +84,8 @@ def read_classes(files: Sequence[CocoFile], given: tuple[str, ...] | None) -> Cl
     it has in each file. It stands at the place of its lowest id.
 
     Raises:
-        SourceError: A category has no id or name, an id stands twice, or a name stands twice and
-            both are used.
+        SourceError: A category has no id or name, an id is listed twice, or a name
+            is, and both are used.
     """
     notes: list[str] = []
     by_file = {coco_file.path: read_categories(coco_file, notes) for coco_file in files}
@@ -196,7 +196,7 @@ def read_categories(coco_file: CocoFile, notes: list[str]) -> dict[Id, Category]
                 "entry."
             )
         if not is_unicode(name):
-            raise SourceError(f"{place}: name {name!r} is no Unicode text. Correct the entry.")
+            raise SourceError(f"{place}: name {name!r} is not Unicode text. Correct the entry.")
         if category_id in found and found[category_id].name != name:
             raise SourceError(
                 f"{place}: id {category_id!r} is {name!r} here and {found[category_id].name!r} "

@@ -239,7 +239,7 @@ def read_coco(folder: Path, path: bytes) -> CocoFile | None:
         path: Of the file, relative to it.
 
     Raises:
-        SourceError: The file cannot be read, is no JSON, or its lists are no lists.
+        SourceError: The file cannot be read, is not JSON, or its lists are no lists.
     """
     name = readable_path(path)
     full = os.path.join(os.fsencode(folder), path)
@@ -302,7 +302,7 @@ def known_id(value: RawId) -> Id | None:
     if isinstance(value, float):
         return int(value) if math.isfinite(value) and value.is_integer() else None
     if isinstance(value, str):
-        # "007" stays text: another image may be called "7". Text of more digits is no int64.
+        # "007" stays text: another image may be called "7". Text of more digits is not an int64.
         digits = value.removeprefix("-")
         is_number = digits.isdecimal() and len(digits) < 19 and str(int(value)) == value
         return int(value) if is_number else value
@@ -353,8 +353,8 @@ def _python_document(path: bytes, name: str, reason: Exception) -> Any:
         lists[key] = document.get(key)
         if lists[key] is not None and not isinstance(lists[key], list):
             raise SourceError(
-                f"{name}: {key!r} is no list but {type(lists[key]).__name__}; expected the lists "
-                "of COCO."
+                f"{name}: {key!r} is not a list but {type(lists[key]).__name__}; expected the "
+                "lists of COCO."
             )
     return _Document(**lists)
 

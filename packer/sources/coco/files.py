@@ -17,7 +17,7 @@ from packer.sources.pairing import split_path, stem_of
 from packer.wording import names_text, readable_path
 from readers.store.splits import canonical_split
 
-NOT_COCO = "JSON file that is no COCO annotations"
+NOT_COCO = "JSON file that is not COCO annotations"
 RESULTS = "COCO results (predictions), no annotations"
 NOT_ASKED_FOR = "JSON file that was not asked for"
 LEFT_ASIDE = "COCO file that was left aside"
@@ -81,7 +81,7 @@ def read_files(
 
     Args:
         folder: That the paths are relative to.
-        paths: Of the files.
+        paths: The files' paths.
         ignored: Takes JSON files of other kinds.
         wanted: The one split that is read; None: all are.
 

@@ -86,7 +86,7 @@ def read_images(
 ) -> FileImages:
     """Read the entries of `images` and find their pictures.
 
-    An id that stands twice is that of no picture: both are rejected, unless they are the same
+    An id that is listed twice is that of no picture: both are rejected, unless they are the same
     entry, since annotations name their image by it.
 
     Args:
@@ -256,7 +256,7 @@ def _other_name(coco_file: CocoFile, position: int) -> tuple[bytes | None, str]:
 
 
 def _entry_problem(coco_file: CocoFile, position: int, entry: CocoImage | None) -> str:
-    """Why an entry that can be decoded is no image."""
+    """Why an entry that can be decoded is not an image."""
     assert entry is not None
     if known_id(entry.id) is None:
         return (

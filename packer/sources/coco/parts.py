@@ -89,7 +89,7 @@ def part_rejects(problems: PartProblems, key: bytes, place: str) -> list[Reject]
     """The parts that an object is stored without, as the report counts them.
 
     Args:
-        problems: Of the object.
+        problems: The object's problems.
         key: Of its image.
         place: How a report names the annotation.
     """
@@ -115,7 +115,7 @@ def read_number(value: Any) -> float | None:
 
 
 def read_flag(value: Any, problems: PartProblems) -> bool | int | None:
-    """`iscrowd`; what is no flag is reported, and counts as none."""
+    """`iscrowd`; what is not a flag is reported, and counts as none."""
     try:
         return msgspec.convert(value, bool | int | None, strict=False)
     except msgspec.ValidationError:
@@ -164,7 +164,7 @@ def _rle(value: dict[str, Any], problems: PartProblems) -> Rle | None:
         text = str(error).replace("`", "").replace(" - at $.", " at ").replace(" - at $", "")
         problems.add(
             OUTLINE,
-            f"segmentation is an object that is no RLE: {text[:1].lower()}{text[1:]}; expected "
+            f"segmentation is an object that is not an RLE: {text[:1].lower()}{text[1:]}; expected "
             "size [height, width] and counts",
         )
         return None

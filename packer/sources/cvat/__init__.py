@@ -29,7 +29,7 @@ from readers.store.splits import canonical_split
 name = "cvat"
 
 NOT_NAMED = "not named by the annotations"
-OTHER_XML = "XML file that is no dump of CVAT"
+OTHER_XML = "XML file that is not a dump of CVAT"
 
 _BESIDE = (b"", b"images", b"data", b"..", b"../images", b"../data")
 """Where pictures may lie, from the folder of a dump."""

@@ -85,7 +85,7 @@ def _polygon(element: Element, size: _Size | None) -> dict[str, Any]:
     if len(points) < 3:
         raise ValueError(f"a polygon of {len(points)} points, expected at least 3")
     if not all(abs(number) <= 1e9 for point in points for number in point):
-        raise ValueError("a point that is no finite number of pixels")
+        raise ValueError("a point that is not a finite number of pixels")
     return {"polygons": (pack_points(points),)}
 
 

@@ -13,7 +13,7 @@ from packer.items.raw_item import RawFile
 
 
 class NotAnImageError(Exception):
-    """A value is no image that can be kept as it is. The text is the reason."""
+    """A value is not an image that can be kept as it is. The text is the reason."""
 
 
 def spool_image(image: Any, path: Path) -> RawFile:

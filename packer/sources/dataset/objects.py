@@ -88,7 +88,7 @@ def coco_objects(target: Any, point_count: int) -> Objects:
                 keypoints = pack_points(points, "<f4")
         area = _numbers([thing.get("area", 0)])
         if area is None:
-            lost.append(("area", f"area {thing['area']!r:.40} is no number. It is computed"))
+            lost.append(("area", f"area {thing['area']!r:.40} is not a number. It is computed"))
         made = RawObject(
             place=f"target {number}",
             label=0,
@@ -134,7 +134,7 @@ def _numbers(values: Any) -> list[float] | None:
 
 
 def voc_things(target: Any) -> list[Any]:
-    """Objects of a VOCDetection target; a single one is no list."""
+    """Objects of a VOCDetection target; a single one is not a list."""
     annotation = target["annotation"]
     found = annotation.get("object", []) if isinstance(annotation, dict) else []
     return found if isinstance(found, list) else [found]

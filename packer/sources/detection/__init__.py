@@ -1,1 +1,1 @@
-"""Which layout raw data has: what speaks for each, and the decision."""
+"""Which layout raw data has: the evidence for each, and the decision."""

@@ -46,7 +46,7 @@ class Detection:
 
 @dataclass(frozen=True, kw_only=True)
 class Examination:
-    """Everything that speaks for any layout, and what comes of it.
+    """Everything that is evidence for any layout, and what comes of it.
 
     Attributes:
         evidence: The strongest first, one entry a layout. Empty where nothing was found.
@@ -119,7 +119,7 @@ def detect(raw: Path, options: SourceOptions) -> Detection:
 
 
 def examine(raw: Path, options: SourceOptions = _DEFAULTS) -> Examination:
-    """Collect what speaks for any layout, and decide; and say of every other why not.
+    """Collect what is evidence for any layout, and decide; and say of every other why not.
 
     What `options.format` asks for is left aside.
 
@@ -186,7 +186,7 @@ def _other_files(look: Look, format_name: str) -> list[bytes]:
 
 
 def _gather(look: Look, options: SourceOptions) -> list[Evidence]:
-    """All that speaks for any layout, the strongest first; of that, the content is looked into."""
+    """All the evidence, the strongest first; of that, the content is looked into."""
     evidence = collect_evidence(look, options)
     if not evidence:
         return []

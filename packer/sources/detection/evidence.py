@@ -1,4 +1,4 @@
-"""Everything that speaks for any layout, collected before anything is decided."""
+"""Everything that is evidence for any layout, collected before anything is decided."""
 
 from __future__ import annotations
 

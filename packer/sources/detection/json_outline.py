@@ -30,7 +30,7 @@ class JsonOutline:
 def read_json_outline(path: bytes) -> JsonOutline:
     """Keys in the first 64 kB of a file and, for longer ones, names of lists in the last 64 kB.
 
-    A file that cannot be read, or that is no JSON, has no keys.
+    A file that cannot be read, or that is not JSON, has no keys.
     """
     try:
         with open(path, "rb") as file:

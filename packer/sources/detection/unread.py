@@ -44,11 +44,11 @@ LOOKED_INTO = frozenset(
     (
         NOT_A_PICTURE,
         "list that was not read",
-        "JSON file that is no COCO annotations",
+        "JSON file that is not COCO annotations",
         "annotation file without boxes",
-        "file without a picture that is no LabelMe",
-        "XML file that is no dump of CVAT",
-        "XML file without a picture that is no Pascal VOC",
+        "file without a picture that is not LabelMe",
+        "XML file that is not a dump of CVAT",
+        "XML file without a picture that is not Pascal VOC",
         "table that no state.json names",
     )
 )

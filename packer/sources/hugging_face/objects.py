@@ -73,7 +73,7 @@ def row_annotations(
         account.corner_like_count += width > x and height > y
         area, crowd = areas[number], crowds[number]
         if area is not None and not (isinstance(area, (int, float)) and 0 <= area < math.inf):
-            reason = f"area {area!r:.40} is no number from 0. It is computed"
+            reason = f"area {area!r:.40} is not a number from 0. It is computed"
             _lose(account, key, f"{place}, object {number}", "area", reason)
             area = None
         if not isinstance(crowd, (bool, int, type(None))):

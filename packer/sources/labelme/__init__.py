@@ -31,7 +31,7 @@ from packer.wording import count_text, names_text, readable_path
 
 name = "labelme"
 
-OTHER_FILE = "file without a picture that is no LabelMe"
+OTHER_FILE = "file without a picture that is not LabelMe"
 
 
 def scan(raw: Path, options: SourceOptions) -> Scan:

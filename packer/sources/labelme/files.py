@@ -89,7 +89,7 @@ def read_labelme(path: bytes, place: str) -> LabelmeFile:
 def _read_json(path: bytes, place: str) -> LabelmeFile:
     content = _decode(path)
     if not isinstance(content, dict) or not isinstance(content.get("shapes"), list):
-        raise ValueError("no list of `shapes`: the JSON is no file of LabelMe")
+        raise ValueError("no list of `shapes`: the JSON is not a file of LabelMe")
     found = LabelmeFile(holds_picture=bool(content.get("imageData")))
     width, height = content.get("imageWidth"), content.get("imageHeight")
     if type(width) is int and type(height) is int:
@@ -118,7 +118,7 @@ def _decode(path: bytes) -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        # Python writes and reads NaN, which is no JSON; then one shape is wrong, not the file.
+        # Python writes and reads NaN, which is not JSON; then one shape is wrong, not the file.
         try:
             return json.loads(data.decode())
         except UnicodeDecodeError as error:

@@ -107,7 +107,7 @@ class Columns:
     Attributes:
         delimiter: Of a text list: "," or ";" or tab.
         names: As written, without surrounding blanks.
-        path: Of the picture.
+        path: The picture's path.
         label: Of the one label of a row.
         labels: Of a list of labels.
         split: Name of the split.

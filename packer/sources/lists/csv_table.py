@@ -95,7 +95,7 @@ def read_lines(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
             text = io.TextIOWrapper(
                 file, encoding="utf-8-sig", errors="surrogateescape", newline=""
             )
-            # Strict, or an unclosed quote takes the rest of the list for one label without a word.
+            # Strict, or an unclosed quote takes the rest of the list for one label silently.
             lines = iter(lambda: _line(text), "")
             rows = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
             for row in rows:

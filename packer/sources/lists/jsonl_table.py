@@ -23,7 +23,7 @@ _DECODER = msgspec.json.Decoder(dict[str, Any])
 def jsonl_table(path: Path) -> Table:
     """A JSON lines file. Its columns are the keys of all lines, in order of their appearance.
 
-    A line that is no JSON object is a row that cannot be read. The file is read twice: a key may
+    A line that is not a JSON object is a row that cannot be read. The file is read twice: a key may
     appear in its last line for the first time.
 
     Raises:

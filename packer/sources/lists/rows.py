@@ -105,7 +105,7 @@ def row_reader(
 
     Args:
         state: Where it goes.
-        list_number: Of the list.
+        list_number: The list's list number.
         entry: The list.
         flags: Its columns of classes, from `flag_columns`.
     """

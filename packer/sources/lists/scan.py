@@ -65,7 +65,7 @@ def scan_lists(
     a reject that names its row.
 
     Args:
-        name: Of the source.
+        name: The source's name.
         raw: The list or the raw folder.
         lists: From `find_lists`.
         options: `root` is where pictures are that do not lie beside their list.

@@ -62,7 +62,7 @@ _NO_CLASS = (
     *("void", "ignore", "ignored", "ignorelabel", "unlabeled", "unlabelled"),
     *("border", "boundary", "dontcare", "none"),
 )
-"""Names that 255 has where it is no class, without punctuation."""
+"""Names that 255 has where it is not a class, without punctuation."""
 
 _NAME_COLUMNS = ("name", "class", "label", "classname", "labelname", "category")
 _VALUE_COLUMNS = ("id", "index", "value", "pixelvalue", "classid", "labelid")
@@ -143,7 +143,7 @@ def read_label_map(path: Path) -> LabelMap:
 
     Raises:
         SourceError: The file cannot be read, is not UTF-8, a line or entry of it is none of a label
-            map, or a value, name or colour stands twice.
+            map, or a value, name or colour is listed twice.
     """
     place = readable_path(os.fsencode(path))
     text = read_text(path)
@@ -383,7 +383,7 @@ def _label_map(entries: list[_Entry], place: str) -> LabelMap:
     if ignore is not None:
         values = values[:-1]
     if not values:
-        raise SourceError(f"{place}: only value {IGNORE}, which is no class; expected classes.")
+        raise SourceError(f"{place}: only value {IGNORE}, which is not a class; expected classes.")
     names: tuple[str, ...] = ()
     if entries[0][1] is not None:
         names = tuple(_name_of(by_value.get(n), n) for n in range(values[-1] + 1))

@@ -85,7 +85,7 @@ def _lines(content: bytes) -> list[ListLine]:
             problem = "" if files else "expected the paths of a picture and of its mask"
             lines.append(ListLine(number, files, problem))
             if problem and len(lines) == 1:
-                break  # It is no list of masks.
+                break  # It is not a list of masks.
     return lines
 
 

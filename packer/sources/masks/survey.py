@@ -90,7 +90,7 @@ def decide_masks(
         files: All masks.
         maps: From `find_label_maps`, those that say more first.
         classes: Names that the user gave, or None.
-        name: Of the field.
+        name: The field's name.
 
     Raises:
         SourceError: None of the masks can be read; they are painted, and no label map says what

@@ -202,7 +202,7 @@ class _Links:
     symbolic link may lead to a member that follows.
 
     Args:
-        reader: Of the archive.
+        reader: The archive's reader.
     """
 
     def __init__(self, reader: TarReader) -> None:

@@ -48,7 +48,7 @@ _ERRORS = (
 
 
 class TarMember(NamedTuple):
-    """A member that is no folder.
+    """A member that is not a folder.
 
     Attributes:
         name: Relative path without `.` parts; as written when there is a problem with it.

@@ -56,7 +56,7 @@ UNUSED_MASK = "mask of a picture that is not packed"
 NOT_LISTED = "in no ImageSets list"
 NO_MASK = "has no mask in SegmentationClass"
 UNUSED_XML = "annotation file of a picture that is not packed"
-OTHER_XML = "XML file without a picture that is no Pascal VOC"
+OTHER_XML = "XML file without a picture that is not Pascal VOC"
 UNREAD_LIST = "ImageSets list that is not read"
 
 

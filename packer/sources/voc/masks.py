@@ -44,7 +44,7 @@ class VocMasks:
 
     Args:
         tree: From `walk`.
-        index: Of the tree.
+        index: The tree's index.
     """
 
     def __init__(self, tree: Tree, index: PictureIndex) -> None:

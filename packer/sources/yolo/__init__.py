@@ -240,7 +240,7 @@ def _read_one(
     if pointer_reason(data):
         return f"its label file {place}: {pointer_reason(data)}"
     if b"\0" in data:
-        return f"its label file {place} is no text (or UTF-16). Save it as UTF-8"
+        return f"its label file {place} is not text (or UTF-16). Save it as UTF-8"
     read = read_label_file(data, place, rules)
     if not read.objects and not read.rejects:
         found.empty.append(picture)

@@ -69,7 +69,7 @@ def read_data_yaml(path: Path) -> DataYaml:
     """Read a data.yaml.
 
     Raises:
-        SourceError: It cannot be read, is no YAML, or one of the entries that are used is not of
+        SourceError: It cannot be read, is not YAML, or one of the entries that are used is not of
             the form that it should have.
     """
     place = readable_path(os.fsencode(path))

@@ -23,7 +23,7 @@ SHARE_MAX = 1.01
 """What is over 1 by no more than this is rounding; more is pixels, or a wrong box."""
 
 UNNAMED_CLASSES_MAX = 10_000
-"""How many classes there may be where no list names them: past it, the number is no class."""
+"""How many classes there may be where no list names them: past it, the number is not a class."""
 
 _LINE_SHOWN_MAX = 100
 _BOX_VALUES = ("x centre", "y centre", "width", "height")
@@ -171,7 +171,7 @@ def _posed(
         return problem
     problem = _points_problem(sides)
     if not problem and size == 3 and not all(-1e6 < value < 1e6 for value in points[2::3]):
-        problem = "the visibility of a keypoint is no number; expected 0, 1 or 2"
+        problem = "the visibility of a keypoint is not a number; expected 0, 1 or 2"
     if problem and with_points:
         lost.append(f"{problem}. The object is stored without its keypoints")
     packed = pack_points(points, "<f4") if with_points and not problem else b""

@@ -97,5 +97,7 @@ def _read_notes(path: Path) -> tuple[str, ...]:
             "each. Give the classes as --classes instead, and remove the file."
         )
     if len(set(ordered)) < len(categories):
-        raise SourceError(f"{place}: a category stands twice. Give every class a name of its own.")
+        raise SourceError(
+            f"{place}: a category is listed twice. Give every class a name of its own."
+        )
     return tuple(str(name) for name in ordered)

@@ -145,7 +145,7 @@ def _suits_opencv(data: bytes | memoryview, mode: str, header: ImageHeader) -> b
         is_whole = header.format != "JPEG2000" or jpeg2000_bits(data) == 16
         return colors and is_whole and header.format in ("PNG", "TIFF", "JPEG2000")
     if header.format in ("JPEG", "MPO"):
-        # OpenCV may fill the missing rows of a truncated JPEG with gray, without a word.
+        # OpenCV may fill the missing rows of a truncated JPEG with gray, silently.
         return header.mode in ("L", "RGB") and _ends_with_eoi(data)
     if header.format == "PNG":
         # A colour declared transparent (tRNS) counts only for "rgba"; there it is Pillow's.

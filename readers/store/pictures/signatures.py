@@ -59,7 +59,7 @@ def stranger_kind(start: bytes) -> str | None:
 
 
 def stranger_text(start: bytes) -> str:
-    """Why a file without a known signature is no picture."""
+    """Why a file without a known signature is not a picture."""
     if not any(start):
         return (
             f"not an image: the first {len(start)} bytes are all zero, an unfinished copy perhaps"

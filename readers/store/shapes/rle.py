@@ -129,7 +129,7 @@ def encode_counts(runs: NDArray[np.integer[Any]]) -> bytes:
 
 def _codes(text: bytes | str) -> NDArray[np.uint8]:
     """The characters as numbers in [0, 64)."""
-    # What is not Latin is no counts either; one byte a character keeps the positions right.
+    # What is not Latin is not a counts either; one byte a character keeps the positions right.
     data = text.encode("latin-1", "replace") if isinstance(text, str) else text
     codes = np.frombuffer(data, np.uint8) - np.uint8(_CODE_ZERO)  # What is below "0" wraps round.
     is_wrong = codes >= _CODE_COUNT
@@ -139,7 +139,7 @@ def _codes(text: bytes | str) -> NDArray[np.uint8]:
         at = int(is_wrong.argmax())
         raise ValueError(
             f"counts: character {text[at : at + 1]!r} at position {at}, expected '0' to 'o': "
-            "the text is damaged, or is no compressed counts"
+            "the text is damaged, or is not a compressed counts"
         )
     return codes
 
