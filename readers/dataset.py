@@ -20,7 +20,7 @@ from readers.reading.names import cannot_set, checked_names, split_name, unknown
 from readers.reading.samples import Sample
 from readers.reading.selection import Selection
 from readers.reading.show import SampleReader
-from readers.reading.view import ImageAs, Io, StoreView, identity_of
+from readers.reading.view import ImageAs, Io, StoreView, access_of, identity_of
 from readers.store.errors import (
     SchemaMismatchError,
     StoreError,
@@ -71,7 +71,7 @@ class Columns(Mapping[str, NDArray[Any]]):
 class LMDBDataset(Dataset[Any]):
     """Samples of a compiled store, by position.
 
-    The manifest is read here; shards are mapped on first use, once in each process, whoever asks.
+    The manifest is read here; shards are opened on first use, once in each process, whoever asks.
     So the dataset can be forked, spawned or pickled at any time, before or after it was read. A
     sample owns its memory: it stays valid, and may be written to, whatever becomes of the dataset.
 
@@ -89,8 +89,11 @@ class LMDBDataset(Dataset[Any]):
         transform_field: Name of a field that the transform is called with instead; its result
             takes the field's place. So transforms of torchvision and timm get the image alone.
         io: How the store is read from its disk or server. "auto" reads what is asked for, in large
-            pieces, and no neighbours: right for shuffled passes. "read-ahead" has the kernel read
-            on, for passes in the order of the store; it holds for the store in this process.
+            pieces, and no neighbours: right for shuffled passes. On network mounts (NFS, Lustre,
+            FUSE, ...) it is "read": many explicit reads at once, which are tried again when the
+            server fails for a while; elsewhere "map": out of mapped files. Either may be asked for.
+            "read-ahead" is "auto" with the kernel reading on, for passes in the order of the store;
+            it holds for the store in this process.
         checks_files: See by one stat a shard, here and never again, that all are there. False
             leaves that out, for a store of thousands of shards on a slow mount; what is missing is
             then an error where it is read.
@@ -127,7 +130,7 @@ class LMDBDataset(Dataset[Any]):
             raise ValueError(
                 f"image_as must be one of {', '.join(get_args(ImageAs))}; got {image_as!r}"
             )
-        store = open_store(path, checks_files=checks_files)
+        store = open_store(path, checks_files=checks_files, access=access_of(io, path))
         path = os.path.abspath(path)
         names = store.manifest.schema.names
         result = checked_names("returns", returns, names, path)
@@ -426,7 +429,8 @@ class LMDBDataset(Dataset[Any]):
     def __repr__(self) -> str:
         split = "" if self._view.split is None else f", split={self._view.split!r}"
         what = f"{len(self):,} samples of {', '.join(self._view.fields)}"
-        return f"LMDBDataset({self._view.path!r}{split}): {what}"
+        io = "" if self._view.io == "auto" else f", io={self._view.io!r}"
+        return f"LMDBDataset({self._view.path!r}{split}{io}): {what}"
 
 
 def _tuple_of(names: Sequence[str] | None) -> Callable[[Sample], tuple[Any, ...]] | None:

@@ -24,7 +24,7 @@ from readers.machine import Memory
 from readers.store.errors import CodecError, ImageError, ShardError, StoreError
 from readers.store.layout import BUILDING_SUFFIX, MANIFEST_NAME, shard_name
 from readers.store.manifest import Manifest, read_manifest
-from readers.store.read_bytes import ReadBytes
+from readers.store.read_bytes import ReadBytes, ReadPolicy
 from readers.store.reader import StoreReader
 from readers.store.record import RecordReader
 from readers.store.schema import ITEM_DTYPES, Field, Schema, field_bytes
@@ -227,7 +227,8 @@ class _Records:
         self._reader = reader
         self._first = np.cumsum([0, *(len(offsets) for _, offsets, _ in shards)])
         self._descriptors = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path, _, _ in shards]
-        self._bytes = ReadBytes(len(shards))
+        # What a read takes is measured: one that fails is not to be tried again.
+        self._bytes = ReadBytes(len(shards), ReadPolicy(retry_count=0))
         self._files = [
             self._bytes.add(number, path, self._descriptors[number])
             for number, (path, _, _) in enumerate(shards)

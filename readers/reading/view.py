@@ -7,19 +7,32 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.machine import mount_of
 from readers.reading.selection import Selection
 from readers.store.errors import ManifestError, ShardError, StoreError
 from readers.store.manifest import Manifest
-from readers.store.reader import StoreReader, open_store
+from readers.store.reader import Access, StoreReader, open_store
 
 ImageAs = Literal["tensor", "numpy", "pil"]
 
-Io = Literal["auto", "read-ahead"]
+Io = Literal["auto", "map", "read", "read-ahead"]
+
+
+def access_of(io: Io, path: str | Path) -> Access:
+    """How the shards of a store are read: by reads where its folder is on a network mount.
+
+    Out of a mapped file a network mount gives page after page, one small request after the other.
+    """
+    if io == "map" or io == "read":
+        return io
+    return "read" if mount_of(Path(path)).is_network else "map"
+
 
 _OPENED = ("_store", "_selection")
 
@@ -71,7 +84,8 @@ class StoreView:
         store = self._store
         if store is None:
             # Whoever made the view has seen that the shards are there.
-            store = open_store(self.path, checks_files=False)
+            access = access_of(self.io, self.path)
+            store = open_store(self.path, checks_files=False, access=access)
             if identity_of(store.manifest) != self.identity:
                 raise StoreError(
                     f"{self.path}: the store was replaced since this dataset was made. "

@@ -1,9 +1,10 @@
 """An opened store: its manifest, and its shards, each opened and checked on first use.
 
 NOTE [ one handle per shard and process ]: all users of a store in a process share one
-`StoreReader`, found by the identity of its manifest file, whatever path leads to it. It is gone,
-and the shards are unmapped, with its last user. There is little in it that a fork could break:
-read-only maps, no descriptors, and one lock, which a child makes anew.
+`StoreReader` for each way of reading, found by the identity of its manifest file, whatever path
+leads to it. It is gone, and the shards are unmapped, with its last user. There is little in it that
+a fork could break: read-only maps, or descriptors that are read at given offsets; and locks, which
+a child makes anew.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import weakref
 from bisect import bisect_right
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +24,14 @@ from readers.store.codecs import little
 from readers.store.layout import MANIFEST_NAME
 from readers.store.manifest import Manifest, read_manifest
 from readers.store.mapped_bytes import MappedBytes
+from readers.store.read_bytes import ReadBytes
 from readers.store.record import RecordLayout
 from readers.store.record_bytes import RecordBytes, Wanted
 from readers.store.shard_files import check_shard_files
 from readers.store.shard_reader import ShardReader, open_shard_file
+
+Access = Literal["map", "read"]
+"""How the bytes of shards come: out of mapped files, or by reads at known offsets."""
 
 _UNKNOWN = -(2**62)
 """Place of an array that was not asked for yet."""
@@ -94,18 +99,21 @@ class StoreReader:
     Args:
         path: Folder of the store.
         manifest: Its manifest.
+        access: How its shards are read.
 
     Attributes:
         manifest: As given.
+        access: As given.
         layout: Where everything lies in a record.
         column_dtypes: Element type of each array of numbers in the index, by name.
         first_samples: Position in the store of each shard's first sample, and the count of all.
         bytes: The door to the bytes of its shards.
     """
 
-    def __init__(self, path: Path, manifest: Manifest) -> None:
+    def __init__(self, path: Path, manifest: Manifest, access: Access = "map") -> None:
         self.path = path
         self.manifest = manifest
+        self.access = access
         self.layout = RecordLayout.of(manifest.schema)
         counts = [shard.sample_count for shard in manifest.shards]
         self.first_samples: NDArray[np.int64] = np.cumsum([0, *counts], dtype=np.int64)
@@ -122,6 +130,8 @@ class StoreReader:
 
     def _reserve(self, manifest: Manifest) -> RecordBytes:
         """A place for the bytes of all shards."""
+        if self.access == "read":
+            return ReadBytes(len(manifest.shards))
         try:
             return MappedBytes([shard.bytes for shard in manifest.shards])
         except MemoryError:
@@ -274,18 +284,21 @@ def _make_lock() -> None:
 _opening = threading.Lock()
 os.register_at_fork(after_in_child=_make_lock)
 
-_open_stores: weakref.WeakValueDictionary[tuple[int, int, int], StoreReader] = (
+_open_stores: weakref.WeakValueDictionary[tuple[int, int, int, Access], StoreReader] = (
     weakref.WeakValueDictionary()
 )
 
 
-def open_store(path: str | Path, *, checks_files: bool = True) -> StoreReader:
+def open_store(
+    path: str | Path, *, checks_files: bool = True, access: Access = "map"
+) -> StoreReader:
     """The store at `path`: the one that this process has open already, or a new one.
 
     Args:
         path: Folder of the store.
         checks_files: See by one stat a shard that all are there, so that a store which is copied in
             part is an error here and not at one of its samples.
+        access: How its shards are read.
 
     Raises:
         ShardError: `checks_files` found shards missing or of another size.
@@ -298,13 +311,13 @@ def open_store(path: str | Path, *, checks_files: bool = True) -> StoreReader:
     except OSError:
         manifest = read_manifest(path)  # Raises with the reason.
         found = os.stat(path / MANIFEST_NAME)
-    key = (found.st_dev, found.st_ino, found.st_mtime_ns)
+    key = (found.st_dev, found.st_ino, found.st_mtime_ns, access)
     store = _open_stores.get(key)
     if store is None:
         # The path must go on meaning the same folder when the process changes its own, or when a
         # link is set to a newer store.
         folder = Path(os.path.realpath(path))
-        store = StoreReader(folder, manifest or read_manifest(folder))
+        store = StoreReader(folder, manifest or read_manifest(folder), access)
         _open_stores[key] = store
     if checks_files:
         check_shard_files(store.path, store.manifest.shards)

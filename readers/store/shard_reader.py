@@ -32,6 +32,7 @@ from readers.store.pages import PageFile
 from readers.store.record import RecordLayout
 from readers.store.record_bytes import FileBytes
 from readers.store.schema import ITEM_DTYPES, Field
+from readers.store.window import Window
 
 _INDEX_ARRAYS = (("offset", "uint64"), ("length", "uint32"), ("crc32", "uint32"))
 
@@ -96,7 +97,8 @@ class ShardReader:
         self.file = file
         self.layout = layout
         try:
-            self._pages = PageFile(self.file)
+            self._walked = file if isinstance(file, memoryview) else Window(file)
+            self._pages = PageFile(self._walked)
             self._keys = self._pages.database(KEYS_DB)
             index = {
                 bytes(key): (start, size)
@@ -119,6 +121,8 @@ class ShardReader:
             _check_extents(self.offsets, self.lengths, layout, len(self.file))
             for field in layout.schema.fields:
                 _check_columns(field, self.columns, self.lengths)
+            if isinstance(self._walked, Window):
+                self._walked.close()
         except CodecError as error:
             raise ShardError.at(
                 path, f"{error}. The file was damaged or replaced; copy the store again."
@@ -132,7 +136,7 @@ class ShardReader:
         except KeyError:
             raise CodecError(f"no array {name!r} in its index") from None
         try:
-            return npy_view(self.file[start : start + size], dtype, count)
+            return npy_view(self._walked[start : start + size], dtype, count)
         except CodecError as error:
             raise CodecError(f"index array {name!r}: {error}") from error
 

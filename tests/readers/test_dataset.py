@@ -663,5 +663,5 @@ def test_the_kernel_reads_neighbours_only_when_asked_to(shapes, copy_store):
     assert [in_order[at]["key"] for at in range(12)] == [shuffled.key_of(at) for at in range(12)]
     assert reads_at_random(path) == [False, False, False]
     assert pickle.loads(pickle.dumps(in_order)).view.io == "read-ahead"
-    with pytest.raises(ValueError, match="io must be one of auto, read-ahead; got 'direct'"):
+    with pytest.raises(ValueError, match="one of auto, map, read, read-ahead; got 'direct'"):
         LMDBDataset(path, io="direct")

@@ -1,0 +1,144 @@
+"""Samples are the same whichever way the store is read, and network mounts are read by reads."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+
+from readers import make_loader
+from readers.dataset import LMDBDataset
+from readers.machine import Mount
+from readers.ops import RandomFlip, RandomResizedCrop
+from readers.reading import view as view_module
+from readers.store.reader import open_store
+
+
+@pytest.fixture
+def on_network(monkeypatch):
+    """Every folder lies on a network mount."""
+    nfs = Mount(Path("/"), "nfs4", ())
+    monkeypatch.setattr(view_module, "mount_of", lambda _: nfs)
+
+
+def is_mapped(path):
+    return str(path) in Path("/proc/self/maps").read_text()
+
+
+def test_every_field_of_every_kind_is_the_same(every_kind, copy_store, same):
+    """One by one, many at once, shuffled and in order, by keys and by their numbers."""
+    path = copy_store(every_kind.path)
+    read, mapped = LMDBDataset(path, io="read"), LMDBDataset(every_kind.path, io="map")
+    expected = [mapped[at] for at in range(11)]
+    assert same([read[at] for at in range(11)], expected)
+    assert same(list(read.__getitems__(list(range(11)))), expected)
+    assert same(list(read.__getitems__([3, 0, 10, 7, 3])), [expected[a] for a in (3, 0, 10, 7, 3)])
+    for at, sample in enumerate(expected):
+        assert read.key_of(at) == sample["key"]
+        assert read.index_of(sample["key"]) == at
+    for name, column in mapped.columns.items():
+        assert (read.columns[name] == column).all()
+    assert not is_mapped(path)
+
+
+@pytest.mark.usefixtures("on_network")
+def test_auto_reads_on_network_mounts_alone(shapes, copy_store):
+    """No file is mapped there, in either of the automatic ways, unless it is asked for."""
+    path = copy_store(shapes.path)
+    for io in ("auto", "read-ahead", "read"):
+        dataset = LMDBDataset(path, io=io)
+        assert dataset[3]["key"] == shapes.samples[3]["key"]
+        assert dataset.view.store.access == "read"
+    assert not is_mapped(path)
+    dataset = LMDBDataset(path, io="map")
+    assert dataset[0]["key"] == shapes.samples[0]["key"]
+    assert is_mapped(path)
+
+
+def test_elsewhere_auto_maps(shapes):
+    """As ever."""
+    assert LMDBDataset(shapes.path).view.store.access == "map"
+    assert LMDBDataset(shapes.path, io="read-ahead").view.store.access == "map"
+
+
+def test_each_way_has_a_store_of_its_own(shapes):
+    """Datasets of one way share it, also through a pickle, which stays small; repr tells."""
+    read, mapped = LMDBDataset(shapes.path, io="read"), LMDBDataset(shapes.path, io="map")
+    assert read.view.store is not mapped.view.store
+    assert read.view.store is open_store(shapes.path, access="read")
+    assert read[0]["key"] == mapped[0]["key"]
+    text = pickle.dumps(read)
+    assert len(text) < 2000
+    assert pickle.loads(text).view.store is read.view.store
+    assert "io='read'" in repr(read)
+    assert "io" not in repr(LMDBDataset(shapes.path)).partition("lmdb'")[2]
+
+
+@pytest.mark.parametrize("picture", ["photo", "sized", "gray"])
+@pytest.mark.parametrize("settings", [{"workers": 0}, {"engine": "thread"}, {"engine": "process"}])
+def test_engines_give_the_same_batches(every_kind, same, picture, settings):
+    """With crops, of which rows alone are read, and with fields that need whole records."""
+    settings = {"workers": 2, "train": True, "drop_last": False, "seed": 3, **settings}
+
+    def batches(io):
+        dataset = LMDBDataset(every_kind.path, fields=[picture, "key", "int16_array"], io=io)
+        loader = make_loader(dataset, 4, ops=(RandomResizedCrop(5), RandomFlip()), **settings)
+        found = list(loader)
+        loader.close()
+        return found
+
+    assert same(batches("read"), batches("map"))
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_a_stock_loader_gives_the_same_batches(shapes, same, start):
+    """By workers forked after the parent has read, and by those that are given a pickle."""
+
+    def batches(io):
+        dataset = LMDBDataset(shapes.path, fields=["image", "label"], io=io)
+        list(dataset.__getitems__([5, 0, 9]))
+        return list(
+            torch.utils.data.DataLoader(
+                dataset, 4, num_workers=2, multiprocessing_context=start, shuffle=False
+            )
+        )
+
+    assert same(batches("read"), batches("map"))
+
+
+def test_a_shard_is_opened_by_few_reads(shapes, copy_store, monkeypatch):
+    """Two round trips, whatever the index holds; and a record afterwards is one, of its bytes."""
+    sizes, preadv = [], os.preadv
+
+    def counting(descriptor, into, offset):
+        sizes.append(sum(len(piece) for piece in into))
+        return preadv(descriptor, into, offset)
+
+    monkeypatch.setattr(os, "preadv", counting)
+    shard = open_store(copy_store(shapes.path), access="read").shard(0)
+    assert len(sizes) <= 2
+    del sizes[:]
+    assert len(shard.record(0)) == shard.lengths[0]
+    assert sizes == [shard.lengths[0]]
+
+
+def test_one_read_a_record_shuffled_and_few_in_order(shapes, copy_store, monkeypatch):
+    """Whatever number of fields: those of one record lie side by side."""
+    dataset = LMDBDataset(copy_store(shapes.path), io="read")
+    dataset.__getitems__([0, len(dataset) - 1])
+    calls, preadv = [], os.preadv
+
+    def counting(descriptor, into, offset):
+        calls.append(offset)
+        return preadv(descriptor, into, offset)
+
+    monkeypatch.setattr(os, "preadv", counting)
+    dataset.__getitems__([len(dataset) // 2])
+    assert len(calls) <= 3  # Its shard may have to be opened.
+    dataset.__getitems__(list(range(len(dataset))))
+    del calls[:]
+    dataset.__getitems__(list(range(len(dataset))))
+    assert len(calls) <= len(dataset.manifest.shards)
