@@ -85,7 +85,11 @@ def test_an_empty_outline_is_none(tmp_path, nothing):
         ({"segmentation": "a.png"}, "outline", "segmentation is 'a.png'; expected lists"),
         ({"segmentation": [1, 2, "a", 4]}, "outline", "segmentation is [1, 2, 'a', 4]; expected"),
         ({"segmentation": [["a", 2]]}, "outline", "segmentation[0] is ['a', 2]; expected"),
-        ({"segmentation": {"counts": [192]}}, "outline", "not an RLE: object missing required field"),
+        (
+            {"segmentation": {"counts": [192]}},
+            "outline",
+            "not an RLE: object missing required field",
+        ),
         (
             {"segmentation": {"size": [16, 12], "counts": [192]}},
             "outline",
