@@ -51,6 +51,10 @@ from readers.engines.worker_start import (
 )
 from readers.stats import LoaderStats
 
+_LOOK_S = 1.0
+"""How long a wait lasts before it is seen whether another thread has closed the engine: if that was
+between the last look and the wait, no descriptor is left that could end it."""
+
 _KEPT_COUNT_MAX = 32
 """Slots that a user may hold before batches are copied: with 16 workers there are then 64 of them,
 in a main process that may have as few as 128 files open."""
@@ -261,9 +265,9 @@ class ProcessEngine:
     def _receive(
         self, run: int, ready: dict[int, tuple[int, int, Any]], timeout_s: float | None = None
     ) -> None:
-        """Put the answers of this run that are there into `ready`, waiting for the first."""
+        """Put answers of this run into `ready`: those that are there, or one after a while."""
         try:
-            keys = self._selector.select(timeout_s)
+            keys = self._selector.select(_LOOK_S if timeout_s is None else timeout_s)
         except (OSError, ValueError):
             self._check_goes_on(run)  # Another thread has closed it.
             raise

@@ -338,7 +338,9 @@ if __name__ == "__main__":
 def test_too_few_descriptors_are_told_wherever_they_run_out(tmp_path, shapes):
     """At any place of the start: nothing stays open, no child is left, and the limit is named."""
     said, errors, status = run_program(tmp_path, FEW_FILES, shapes.path)
-    assert (errors, status) == ("", 0)
+    # multiprocessing's own first line, of a worker that was ended while it began to say more.
+    lines = [line for line in errors.splitlines() if not line.startswith("Process loader-worker-")]
+    assert (lines, status) == ([], 0)
     assert "WorkerStartError" in said
 
 
@@ -597,7 +599,10 @@ def test_threads_that_cannot_be_started_leave_none(nothing_left, monkeypatch):
             list(engine.batches(parts_of(20), 0))
         monkeypatch.undo()
     assert [int(batch[0]) for batch in engine.batches(parts_of(20), 0)] == list(range(20))
-    assert sum(thread.name.startswith("loader") for thread in threading.enumerate()) == 3
+    end = time.monotonic() + 20  # One of a start that failed may still be on its way out.
+    while sum(thread.name.startswith("loader") for thread in threading.enumerate()) != 3:
+        assert time.monotonic() < end, [thread.name for thread in threading.enumerate()]
+        time.sleep(0.01)
     engine.close()
 
 
