@@ -9,6 +9,7 @@ one by dup2(2), which is atomic. So whoever reads by its number goes on with the
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
@@ -129,7 +130,7 @@ class OpenFiles:
         for number in idle[: len(self._open) - self._limit]:
             file = self._open.pop(number)
             if file.descriptor is not None:
-                os.close(file.descriptor)
+                _close(file.descriptor)
                 file.descriptor = None
 
     def close(self) -> None:
@@ -173,7 +174,13 @@ def _close_all(files: dict[int, _File]) -> None:
     while files:
         descriptor = files.popitem()[1].descriptor
         if descriptor is not None:
-            os.close(descriptor)
+            _close(descriptor)
+
+
+def _close(descriptor: int) -> None:
+    """Let go of a file. Of one that was only read, a server that is gone is no matter by now."""
+    with contextlib.suppress(OSError):
+        os.close(descriptor)
 
 
 def _make_lock() -> None:

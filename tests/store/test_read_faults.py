@@ -232,3 +232,19 @@ def test_a_policy_that_cannot_be_is_refused(settings):
     (name,) = settings
     with pytest.raises(ValueError, match=name):
         ReadPolicy(**settings)
+
+
+def test_a_server_that_is_gone_does_not_hinder_closing(paths, monkeypatch):
+    """What was read is read: the end of a program is no place for an error of that."""
+    found = opened(paths)
+    assert_right(found, paths, [0, 500])
+    close, calls = os.close, []
+
+    def gone(descriptor):
+        calls.append(descriptor)
+        close(descriptor)
+        raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+
+    monkeypatch.setattr(open_files.os, "close", gone)
+    found.close()
+    assert calls
