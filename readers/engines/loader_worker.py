@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import random
 import signal
 import struct
 from multiprocessing import forkserver, reduction
@@ -15,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from readers.chance.global_seeds import seed_globals
 from readers.engines.crossing import crossing, described
 from readers.engines.slots import Slot, SlotWriter
 from readers.stats import Watch
@@ -156,7 +156,7 @@ def _serve(connection: Connection, filler: Filler, seed: int, status: Any) -> No
             slots[slot_number] = Slot(reduction.recv_handle(connection))
         slot = slots[slot_number]
         indices = np.frombuffer(os.pread(slot.descriptor, index_count * 8, 0), np.int64)
-        _seed(seed, epoch, number)
+        seed_globals(seed, epoch, number)
         watch = _SharedWatch(status)
         answer = _answer(filler, indices, epoch, slot, watch)
         measured = (watch.stages, watch.storage_batch_count)
@@ -188,14 +188,3 @@ def _use_one_thread() -> None:
 
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
-
-
-def _seed(seed: int, epoch: int, number: int) -> None:
-    """Give the global random numbers a state of their own for each batch, whoever fills it.
-
-    Which worker that is depends on who is free first, and must not show in the samples.
-    """
-    state = np.random.SeedSequence([seed, epoch, number]).generate_state(4)
-    random.seed(int(state[0]))
-    np.random.seed(state[1:3])
-    torch.default_generator.manual_seed(int(state[3]))  # Of the CPU alone: 5 times as quick.
