@@ -17,12 +17,12 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain
 
-from packer.items.raw_item import Ignored, Member, RawFile, RawItem, Reject
+from packer.items.raw_item import Ignored, Member, RawFile, RawItem, Reject, Scan
 from packer.raw.containers import Containers
 from packer.raw.files import RawFileError
 from packer.sources.class_folders import are_sequences, classless, names_no_class
 from packer.sources.class_names import ClassNames, class_names
-from packer.sources.container_files import split_of_path, splits_of_paths
+from packer.sources.container_files import ContainerFiles, split_of_path, splits_of_paths
 from packer.sources.detection.folders import folder_names, mask_folders, masks_beside
 from packer.sources.detection.found import UNREAD
 from packer.sources.detection.look import Listing, Look, shown_names
@@ -103,6 +103,20 @@ class Packed:
     classes: tuple[str, ...]
     splits: tuple[str, ...]
     fields: tuple[Field, ...]
+
+    def as_scan(self, format_name: str, found: ContainerFiles, notes: list[str]) -> Scan:
+        """The scan of archives of a format, with what was found beside their pictures."""
+        return Scan(
+            format=format_name,
+            root=found.root,
+            items=self.items,
+            classes=self.classes,
+            splits=self.splits,
+            fields=self.fields,
+            rejects=found.rejects,
+            ignored=found.ignored,
+            notes=notes,
+        )
 
 
 def read_layout(

@@ -106,17 +106,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     notes = [*unread.notes(raw, archive_paths, options, name), *layout.notes]
     notes += count_left_out(layout, pictures, found.ignored)
     packed = pack(layout, pictures, lambda _: "zip", options.classes, found.rejects)
-    return Scan(
-        format=name,
-        root=found.root,
-        items=packed.items,
-        classes=packed.classes,
-        splits=packed.splits,
-        fields=packed.fields,
-        rejects=found.rejects,
-        ignored=found.ignored,
-        notes=notes,
-    )
+    return packed.as_scan(name, found, notes)
 
 
 def _read_archive(

@@ -112,17 +112,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     if not wanted:
         notes += [*layout.notes, *count_left_out(layout, pictures, found.ignored)]
         packed = pack(layout, pictures, kind_of, options.classes, found.rejects)
-        return Scan(
-            format=name,
-            root=found.root,
-            items=packed.items,
-            classes=packed.classes,
-            splits=packed.splits,
-            fields=packed.fields,
-            rejects=found.rejects,
-            ignored=found.ignored,
-            notes=[*notes, *_content_notes(archives, found)],
-        )
+        return packed.as_scan(name, found, [*notes, *_content_notes(archives, found)])
     labels = None
     if b"cls" in wanted:
         labels = _read_labels(archives, options, found, splits_by_path)
