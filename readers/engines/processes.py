@@ -45,6 +45,7 @@ from readers.engines.worker_start import (
     is_being_imported_by_worker,
     let_go_of_failed_start,
     limit_text,
+    signals_held,
     start_method_now,
     start_problem,
     unopened_problem,
@@ -250,7 +251,8 @@ class ProcessEngine:
         try:
             if not self._free:
                 self._discard_unused()
-                self._slots.append(Slot.make(is_pinned=self._is_pinned))
+                with signals_held():
+                    self._slots.append(Slot.make(is_pinned=self._is_pinned))
                 self._free.append(len(self._slots) - 1)
             slot_number = self._free.pop()
             self._is_amid_message = True

@@ -81,7 +81,7 @@ def calm_start(method: str) -> Iterator[frozenset[int] | None]:
             resource_tracker.ensure_running()
         if method == "forkserver":
             forkserver.ensure_running()
-        with _signals_held(blocked) as mask:
+        with signals_held(blocked) as mask:
             yield None if method == "forkserver" else mask
     finally:
         if not is_chosen:
@@ -89,8 +89,11 @@ def calm_start(method: str) -> Iterator[frozenset[int] | None]:
 
 
 @contextmanager
-def _signals_held(blocked: Iterable[int]) -> Iterator[frozenset[int]]:
-    """Have the program's handlers wait, and block some signals; yields those blocked before."""
+def signals_held(blocked: Iterable[int] = ()) -> Iterator[frozenset[int]]:
+    """Have the program's handlers wait, and block some signals; yields those blocked before.
+
+    Where a handler raises, what a call has just opened would be lost before it is stored.
+    """
     held: list[int] = []
     handlers = _held_handlers(held)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)

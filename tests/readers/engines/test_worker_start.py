@@ -421,6 +421,38 @@ def test_an_interrupt_at_any_moment_leaves_nothing_behind(nothing_left, method):
         engine.close()
 
 
+def test_an_interrupt_amid_a_new_slot_loses_no_descriptor(engine_of, monkeypatch):
+    """A handler that raises right after the memory of a slot was opened: it is closed again."""
+
+    class Stop(BaseException):
+        pass
+
+    def stop(number, frame):
+        raise Stop
+
+    make = os.memfd_create
+    before = signal.signal(signal.SIGALRM, stop)
+    engine = engine_of()
+    assert numbers_of(engine) == list(range(20))
+    engine._free.clear()
+    try:
+        descriptors = []
+
+        def interrupted(*settings):
+            descriptors.append(make(*settings))
+            signal.raise_signal(signal.SIGALRM)
+            return descriptors[-1]
+
+        monkeypatch.setattr(os, "memfd_create", interrupted)
+        with pytest.raises(Stop):
+            numbers_of(engine)
+        assert len(descriptors) == 1
+    finally:
+        monkeypatch.undo()
+        signal.signal(signal.SIGALRM, before)
+    assert numbers_of(engine) == list(range(20))
+
+
 def test_handlers_and_blocked_signals_of_the_program_stay(engine_of):
     """A start puts them aside for a moment, and leaves all as it was; as does one that fails."""
 
