@@ -295,6 +295,16 @@ def file_limit() -> FileLimit:
     return FileLimit(soft, hard, open_count)
 
 
+def file_limit_of(process: int) -> int | None:
+    """How many files another process may have open; None where that may not be known."""
+    try:
+        text = (_ROOT / f"proc/{process}/limits").read_text()
+    except OSError:
+        return None
+    found = re.search(r"^Max open files +([0-9]+)", text, re.MULTILINE)
+    return int(found[1]) if found else None
+
+
 @dataclass(frozen=True)
 class PythonProcesses:
     """Other Python processes of this user that may run on the cores of this one.
@@ -327,7 +337,7 @@ def other_python_processes() -> PythonProcesses:
             if facts["Uid"].split()[1] == user and _PYTHON.fullmatch(
                 Path(os.readlink(folder / "exe")).name
             ):
-                allowed = _cpu_list(facts.get("Cpus_allowed_list", ""))
+                allowed = cpu_list(facts.get("Cpus_allowed_list", ""))
                 if allowed & cores:
                     candidates[number] = facts["State"].split()[0]
         except (OSError, KeyError, IndexError, ValueError):
@@ -349,7 +359,7 @@ def _above(number: int, parents: dict[int, int]) -> list[int]:
     return found
 
 
-def _cpu_list(text: str) -> set[int]:
+def cpu_list(text: str) -> set[int]:
     """The CPUs of a list such as "0-3,8"."""
     cores: set[int] = set()
     for part in text.strip().split(","):
