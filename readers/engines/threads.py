@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from readers.engines.worker_start import WorkerStartError, limit_text
+from readers.nesting import mapped
 from readers.reading.buffers import BufferPool, take_pooled
 from readers.stats import LoaderStats, Watch
 
@@ -231,11 +232,7 @@ def _pinned(batch: Any) -> Any:
     """A batch whose tensors are pinned: small ones have memory of their own, which is not."""
     if isinstance(batch, torch.Tensor):
         return batch if batch.is_pinned() else batch.pin_memory()
-    if type(batch) is dict:
-        return {name: _pinned(value) for name, value in batch.items()}
-    if type(batch) is tuple:
-        return tuple(_pinned(value) for value in batch)
-    return batch
+    return mapped(batch, lambda part, _: _pinned(part))
 
 
 def _use_one_thread() -> None:

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections import namedtuple
+from collections import OrderedDict, UserDict, defaultdict, namedtuple
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from torch.nn.utils.rnn import pack_sequence
 from torch.utils.data import Dataset
 
 from readers.dataset import LMDBDataset, TransformError
@@ -146,6 +148,36 @@ def test_every_kind_of_value_crosses_as_it_is(engine_of, same):
             assert same(sample, expected)
             assert type(sample["pair"]) is Pair
             assert sample["channels_last"].stride() == expected["channels_last"].clone().stride()
+
+
+@dataclass(frozen=True)
+class Sample:
+    image: torch.Tensor
+    size: tuple[int, int] = field(init=False, default=(3, 4))
+
+
+def containers_of(index):
+    image = torch.full((2**15,), float(index))
+    return [
+        OrderedDict(b=image, a=index),
+        defaultdict(list, {"image": image}),
+        UserDict(image=image),
+        Sample(image),
+        pack_sequence([image, image[:1]]),
+    ]
+
+
+def test_containers_of_every_kind_cross_with_their_types(engine_of):
+    """Ordered and default dicts, dataclasses, and what is a named tuple only by descent."""
+    for index, (sample,) in enumerate(engine_of(containers_of).batches(parts_of(3, 1), 0)):
+        expected = containers_of(index)
+        assert [type(part) for part in sample] == [type(part) for part in expected]
+        ordered, default, user, one, packed = sample
+        assert list(ordered) == ["b", "a"]
+        assert default["new"] == []
+        assert one.size == (3, 4)
+        images = [ordered["b"], default["image"], user["image"], one.image, packed.data[2:]]
+        assert all(torch.equal(image, expected[3].image[-len(image) :]) for image in images)
 
 
 def test_a_batch_without_numbers_crosses(engine_of):
