@@ -161,6 +161,13 @@ def mount_of(path: Path) -> Mount:
     return best
 
 
+PREFETCH_FACTOR = 2
+"""Batches that each loader worker is ahead: the DataLoader's default, and ours."""
+
+KEPT_BATCH_COUNT = 2
+"""Batches that the training loop holds beside those that are under way: the one in use and the one
+on its way to the device."""
+
 _LOADER_WORKER_COUNT_MAX = 16
 _LOADER_CORE_SHARE = 0.75
 
@@ -178,6 +185,11 @@ def loader_worker_count() -> int:
     """
     cores = physical_core_count() / local_rank_count()
     return max(0, min(_LOADER_WORKER_COUNT_MAX, round(cores * _LOADER_CORE_SHARE)))
+
+
+def batches_ahead(worker_count: int, prefetch_factor: int) -> int:
+    """Batches that loader workers are at, or have ready, while one is in use."""
+    return worker_count * prefetch_factor
 
 
 @dataclass(frozen=True, kw_only=True)
