@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from packer.cli import printable
-from packer.doctor.need import PREFETCH_FACTOR
+from readers.machine import PREFETCH_FACTOR
 
 
 @click.command("doctor")

@@ -19,13 +19,13 @@ from packer.doctor.check import Check
 from packer.doctor.gpu_link import check_gpu_link, gpu_links
 from packer.doctor.machine_checks import machine_checks
 from packer.doctor.mount_checks import check_mount, check_mount_options
-from packer.doctor.need import PREFETCH_FACTOR, Need
+from packer.doctor.need import Need
 from packer.doctor.raw import check_raw_files, gather_raw
 from packer.doctor.store import gather_store, is_store, store_checks
 from packer.doctor.target import check_target, gather_target
 from packer.doctor.torch_facts import TorchQuestion
 from packer.doctor.watch import watch
-from readers.machine import Machine, loader_worker_count, mount_of
+from readers.machine import PREFETCH_FACTOR, Machine, loader_worker_count, mount_of
 
 __all__ = ["Check", "DoctorReport", "doctor", "watch"]
 
