@@ -104,17 +104,17 @@ class MapFiller:
 
     def samples(self, indices: NDArray[np.int64], epoch: int, watch: Watch) -> list[Any]:
         """The samples of one batch, for other loaders than ours."""
-        return [self._dataset[index] for index in split_draws(indices)[0].tolist()]
-
-    def fill(self, indices: NDArray[np.int64], epoch: int, take: Take, watch: Watch) -> Any:
-        """One batch. What is not in memory from `take` is copied there where that is needed."""
         watch.start()
         samples = []
         for index in split_draws(indices)[0].tolist():
             watch.sample(index)
             samples.append(self._dataset[index])
         watch.lap("transform")
-        batch = self._collate(samples)
+        return samples
+
+    def fill(self, indices: NDArray[np.int64], epoch: int, take: Take, watch: Watch) -> Any:
+        """One batch. What is not in memory from `take` is copied there where that is needed."""
+        batch = self._collate(self.samples(indices, epoch, watch))
         watch.lap("collate")
         return batch
 
