@@ -11,6 +11,7 @@ from packer.wording import count_text, readable_path
 from packer.workspace.folder import TaskReport
 from packer.workspace.rejects import Rejects
 from readers.store.manifest import FormatVersion, Manifest, SourceInfo
+from readers.store.wording import few_text
 
 
 def make_manifest(plan: BuildPlan, reports: Sequence[TaskReport], rejects: Rejects) -> Manifest:
@@ -87,9 +88,8 @@ def _frame_notes(reports: Sequence[TaskReport]) -> tuple[str, ...]:
     frames = {path: n for report in reports for path, n in report.extra_frame_counts.items()}
     if not frames:
         return ()
-    names = ", ".join(f"{readable_path(path)} ({n})" for path, n in list(frames.items())[:5])
-    more = ", ..." if len(frames) > 5 else ""
+    names = few_text(list(frames.items()), 5, lambda one: f"{readable_path(one[0])} ({one[1]})")
     return (
         f"{len(frames):,} files hold more than one picture; the first of each is stored, "
-        f"{sum(frames.values()):,} further ones are not: {names}{more}",
+        f"{sum(frames.values()):,} further ones are not: {names}",
     )

@@ -34,6 +34,7 @@ from readers.store.manifest import (
 from readers.store.reader import StoreReader, open_store
 from readers.store.rejects import RejectLine, read_rejects, rejects_bytes
 from readers.store.schema import Field, Schema
+from readers.store.wording import few
 
 MERGE_FORMAT = "merge"
 """What the manifest of a merged store has for the name of a source."""
@@ -236,12 +237,10 @@ def _check_keys(stores: Sequence[StoreReader], starts: Sequence[bytes]) -> None:
             if owner != number:
                 twice.append(key_text(start + key))
     if twice:
-        shown = "".join(f"\n  {key}" for key in twice[:_KEYS_SHOWN_MAX])
-        more = len(twice) - _KEYS_SHOWN_MAX
+        shown = "".join(f"\n  {line}" for line in few(twice, _KEYS_SHOWN_MAX))
         raise StoreError(
-            f"{len(twice):,} keys are in more than one of the stores:{shown}"
-            + (f"\n  and {more:,} more" if more > 0 else "")
-            + "\nGive the keys of each store their own beginning: --prefix a/ --prefix b/."
+            f"{len(twice):,} keys are in more than one of the stores:{shown}\n"
+            "Give the keys of each store their own beginning: --prefix a/ --prefix b/."
         )
 
 

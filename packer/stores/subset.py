@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import os
@@ -25,6 +24,7 @@ from readers.store.errors import SchemaMismatchError, UnknownKeyError
 from readers.store.manifest import FormatVersion, Manifest, SourceInfo
 from readers.store.reader import StoreReader, open_store
 from readers.store.record import RecordReader
+from readers.store.wording import did_you_mean
 
 SUBSET_FORMAT = "subset"
 """What the manifest of a subset has for the name of a source."""
@@ -140,10 +140,9 @@ def _numbers(
 ) -> list[int]:
     for name in wanted:
         if name not in names:
-            close = difflib.get_close_matches(name, names, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
             has = f"it has {names_text(names)}" if names else "it has none"
-            raise SchemaMismatchError(f"{store.path}: no {what} {name!r}; {has}{hint}")
+            hint = did_you_mean(name, names)
+            raise SchemaMismatchError(f"{store.path}: no {what} {name!r}; {has}.{hint}")
     return [at for at, name in enumerate(names) if name in wanted]
 
 
