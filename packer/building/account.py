@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from packer.counts import summed_counts
 from packer.pictures.statistics import statistics
 from packer.plan.shards import BuildPlan, library_versions
 from packer.wording import count_text, readable_path
@@ -23,7 +24,8 @@ def make_manifest(plan: BuildPlan, reports: Sequence[TaskReport], rejects: Rejec
         rejects: All that was not packed.
     """
     scan = plan.scan
-    labels, splits = _sum(r.label_counts for r in reports), _sum(r.split_counts for r in reports)
+    labels = summed_counts(report.label_counts for report in reports)
+    splits = summed_counts(report.split_counts for report in reports)
     shards = tuple(report.shard for report in reports if report.shard is not None)
     facts: dict[str, Any] = {}
     if scan.classes:
@@ -50,14 +52,6 @@ def make_manifest(plan: BuildPlan, reports: Sequence[TaskReport], rejects: Rejec
         statistics=facts | statistics(report.tally for report in reports),
         versions=library_versions(),
     )
-
-
-def _sum(counts: Iterable[dict[int, int]]) -> dict[int, int]:
-    total: dict[int, int] = {}
-    for part in counts:
-        for key, count in part.items():
-            total[key] = total.get(key, 0) + count
-    return total
 
 
 def _annotation_counts(reports: Sequence[TaskReport], rejects: Rejects) -> dict[str, int]:

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from packer.counts import summed_counts
 from packer.errors import BuildError
 from packer.stores.keys import key_bytes, key_reader, key_text, store_keys
 from packer.stores.repack import Part, RepackReport, repack
@@ -293,17 +294,13 @@ def _manifest(joined: Sequence[_Joined], schema: Schema, reports: list[TaskRepor
     shards = tuple(report.shard for report in reports if isinstance(report.shard, ShardInfo))
     classes = tuple(dict.fromkeys(name for m in manifests for name in m.classes))
     statistics, statistics_notes = _statistics(manifests, classes)
-    splits: dict[str, int] = {}
-    for manifest in manifests:
-        for name, count in manifest.splits.items():
-            splits[name] = splits.get(name, 0) + count
     recipe, recipe_notes = _recipe([manifest.recipe for manifest in manifests], names)
     digest = hashlib.sha256(json.dumps([m.source.sha256 for m in manifests]).encode())
     return Manifest(
         format=FormatVersion(),
         schema=schema,
         classes=classes,
-        splits=splits,
+        splits=summed_counts(manifest.splits for manifest in manifests),
         sample_count=sum(shard.sample_count for shard in shards),
         shards=shards,
         recipe=recipe,
@@ -312,7 +309,7 @@ def _manifest(joined: Sequence[_Joined], schema: Schema, reports: list[TaskRepor
             sha256=digest.hexdigest(),
             found_count=sum(manifest.source.found_count for manifest in manifests),
             reject_count=sum(manifest.source.reject_count for manifest in manifests),
-            ignored=_sum(manifest.source.ignored for manifest in manifests),
+            ignored=summed_counts(manifest.source.ignored for manifest in manifests),
             notes=(
                 *_origin_notes(joined, names, schema),
                 *recipe_notes,
@@ -323,7 +320,7 @@ def _manifest(joined: Sequence[_Joined], schema: Schema, reports: list[TaskRepor
                     for note in manifest.source.notes
                 ),
             ),
-            annotations=_sum(manifest.source.annotations for manifest in manifests),
+            annotations=summed_counts(manifest.source.annotations for manifest in manifests),
             choices=_choices([manifest.source.choices for manifest in manifests], names),
         ),
         statistics=statistics,
@@ -342,14 +339,6 @@ def _store_names(paths: Sequence[Path]) -> list[str]:
     return [
         name if names.count(name) == 1 else f"{name} ({at})" for at, name in enumerate(names, 1)
     ]
-
-
-def _sum(counts: Iterable[dict[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for part in counts:
-        for name, count in part.items():
-            total[name] = total.get(name, 0) + count
-    return total
 
 
 def _origin_notes(joined: Sequence[_Joined], names: Sequence[str], schema: Schema) -> Iterable[str]:

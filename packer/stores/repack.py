@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from packer.counts import count_values
 from packer.errors import BuildError, NoSpaceError
 from packer.report import class_counts, content_sha256
 from packer.stores.keys import KEY_FIELD, key_bytes
@@ -330,8 +331,7 @@ class _Tally:
         values = self._reader.unpack(record)
         for name in self._names:
             counts = self._report.split_counts if name == "split" else self._report.label_counts
-            for value in np.atleast_1d(values[name]).tolist():
-                counts[value] = counts.get(value, 0) + 1
+            count_values(counts, values[name])
         if self._objects is not None:
             self._report.object_count += len(values[self._objects])
 
