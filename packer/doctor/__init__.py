@@ -21,7 +21,8 @@ from packer.doctor.machine_checks import machine_checks
 from packer.doctor.mount_checks import check_mount, check_mount_options
 from packer.doctor.need import Need
 from packer.doctor.raw import check_raw_files, gather_raw
-from packer.doctor.store import gather_store, is_store, store_checks
+from packer.doctor.store import gather_store, is_store
+from packer.doctor.store_checks import store_checks
 from packer.doctor.target import check_target, gather_target
 from packer.doctor.torch_facts import TorchQuestion
 from packer.doctor.watch import watch

@@ -32,14 +32,12 @@ from packer.doctor.machine_checks import (
 from packer.doctor.mount_checks import check_mount, check_mount_options
 from packer.doctor.need import Need
 from packer.doctor.raw import check_raw_files, gather_raw
-from packer.doctor.store import (
-    SampleTimes,
+from packer.doctor.store import SampleTimes, gather_store, is_store
+from packer.doctor.store_checks import (
     check_page_cache,
     check_random_samples,
     check_single_sample,
     check_store,
-    gather_store,
-    is_store,
     store_checks,
 )
 from packer.doctor.torch_facts import _PROGRAM, TorchFacts, TorchQuestion
