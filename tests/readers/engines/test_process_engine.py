@@ -28,6 +28,7 @@ from readers.engines.processes import ProcessEngine, RemoteError, WorkerDiedErro
 from readers.loader.make import make_loader
 from readers.reading.filling import MapFiller
 from readers.stats import LoaderStats
+from tests.processes import in_fork, is_gone, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -93,23 +94,6 @@ def pids_of(engine):
 def row(index, size=10_000):
     """A tensor that tells its index."""
     return torch.full((size,), index, dtype=torch.int32)
-
-
-def is_gone(pid):
-    """Whether a process has ended: it is no more, or waits for its parent to take note."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
-def wait_until(claim, timeout_s):
-    """Seconds until a claim came true; fails when it does not."""
-    start = time.monotonic()
-    while not claim():
-        assert time.monotonic() - start < timeout_s, "it did not come true in time"
-        time.sleep(0.02)
-    return time.monotonic() - start
 
 
 def values_of(index):
@@ -614,21 +598,6 @@ def test_workers_of_a_killed_program_end_by_themselves(shapes, left_in_shared_me
     _, errors = program.communicate(timeout=10)
     assert not errors
     assert left_in_shared_memory() == []
-
-
-def in_fork(work):
-    """Run `work` in a forked child, and wait until it has ended well."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-        except BaseException:
-            import traceback
-
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_forked_child_disturbs_nobody(engine_of):
