@@ -42,9 +42,14 @@ def count_text(count: int, noun: str) -> str:
     return f"{count:,} {plural}"
 
 
-def names_text(names: Iterable[str]) -> str:
-    """The first few names, quoted, and how many more there are: "'a', 'b' and 7 more"."""
-    return few_text(list(names), _NAMES_SHOWN_MAX, repr)
+def names_text(names: Iterable[str], count: int | None = None) -> str:
+    """The first few names, quoted, and how many more there are: "'a', 'b' and 7 more".
+
+    Args:
+        names: The names.
+        count: How many there are in all, where `names` are only the first of them.
+    """
+    return few_text(list(names), _NAMES_SHOWN_MAX, repr, count=count)
 
 
 def counts_text(counts: Mapping[str, int], most: int = NAMED_MAX) -> str:

@@ -100,7 +100,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     added, more = without_doubles(shown, places.files, added, options.split)
     doubles += more
     for file_images in doubles:
-        tree.ignored.add(LEFT_ASIDE, file_images.coco_file.name)
+        tree.findings.ignored.add(LEFT_ASIDE, file_images.coco_file.name)
     chosen.aside.extend(file_images.coco_file for file_images in doubles)
     _explain_absent(read)
     reject_shared(image for file_images in read for image in file_images.images)
@@ -139,7 +139,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     fields = (*fields, id_field, *((split_field(splits),) if splits else ()))
     items: list[RawItem] = []
     rejects = [reject for file_images in read for reject in file_images.rejects]
-    unreadable = {reject.key for reject in tree.rejects}
+    unreadable = {reject.key for reject in tree.findings.rejects}
     for file_images in read:
         split = {"split": splits.index(file_images.split)} if splits and file_images.split else {}
         for image in file_images.images:
@@ -163,9 +163,9 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         classes=classes.names.names,
         splits=splits,
         fields=fields,
-        rejects=[*tree.rejects, *rejects],
+        rejects=[*tree.findings.rejects, *rejects],
         annotation_rejects=gathered.rejects,
-        ignored=tree.ignored,
+        ignored=tree.findings.ignored,
         notes=gathered.notes,
         choices=choices,
     )
@@ -235,11 +235,11 @@ def _find_files(shown: str, places: _Places, tree: Tree, options: SourceOptions)
         if places.only in (b"", path) or path.startswith(places.only + b"/"):
             paths.append(path)
         else:
-            tree.ignored.add(NOT_ASKED_FOR, readable_path(path))
+            tree.findings.ignored.add(NOT_ASKED_FOR, readable_path(path))
     if not paths and (places.files / os.fsdecode(places.only)).is_file():
         paths = [places.only]  # Of another extension, or a hidden name, and asked for all the same.
-    files = read_files(places.files, paths, tree.ignored, options.split)
-    return choose_files(shown, files, tree.ignored)
+    files = read_files(places.files, paths, tree.findings.ignored, options.split)
+    return choose_files(shown, files, tree.findings.ignored)
 
 
 def _check_found(shown: str, listed: Sequence[FileImages]) -> None:
@@ -412,7 +412,7 @@ def _ignore_rest(
     counts = {NOT_NAMED: 0, ONLY_KEYPOINTS: 0}
     for picture in index.rest():
         reason = ONLY_KEYPOINTS if picture.path in of_keypoints else NOT_NAMED
-        tree.ignored.add(reason, readable_path(picture.path))
+        tree.findings.ignored.add(reason, readable_path(picture.path))
         counts[reason] += 1
     notes += [f"{count_text(n, 'picture')} {reason}: ignored" for reason, n in counts.items() if n]
 

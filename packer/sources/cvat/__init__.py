@@ -61,7 +61,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     if not any(image is not None for _, image, _ in pictures):
         raise SourceError(_nothing_reason(raw, content))
     for picture in index.rest():
-        tree.ignored.add(NOT_NAMED, readable_path(picture.path))
+        tree.findings.ignored.add(NOT_NAMED, readable_path(picture.path))
 
     classes = _classes(content, options)
     splits = _splits(pictures)
@@ -99,9 +99,9 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         classes=classes.names,
         splits=splits,
         fields=tuple(fields),
-        rejects=[*tree.rejects, *content.rejects],
+        rejects=[*tree.findings.rejects, *content.rejects],
         annotation_rejects=content.annotation_rejects,
-        ignored=tree.ignored,
+        ignored=tree.findings.ignored,
         notes=[*content.notes, *_notes(tree, content)],
     )
 
@@ -132,7 +132,7 @@ def _read_dumps(raw: Path, tree: Tree) -> _Content:
             content.rejects.append(reject)
             continue
         if dump is None:
-            tree.ignored.add(OTHER_XML, place)
+            tree.findings.ignored.add(OTHER_XML, place)
             continue
         content.dumps[file] = dump
         content.annotation_rejects += [
@@ -267,9 +267,9 @@ def _notes(tree: Tree, content: _Content) -> list[str]:
     if outside_count:
         shapes = count_text(outside_count, "shape")
         notes.append(f"{shapes} of tracks marked as outside of the frame: not packed")
-    aside = tree.ignored.counts.get(NOT_NAMED, 0)
+    aside = tree.findings.ignored.counts.get(NOT_NAMED, 0)
     if aside:
-        shown = names_text(tree.ignored.examples[NOT_NAMED][:1])
+        shown = names_text(tree.findings.ignored.examples[NOT_NAMED][:1])
         notes.append(f"{count_text(aside, 'picture')} {NOT_NAMED}; the first is {shown}")
     return notes
 

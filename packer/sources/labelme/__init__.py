@@ -82,9 +82,9 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
             f"{count_text(background_count, 'picture')} without a file of LabelMe: packed as "
             "pictures without objects"
         )
-    aside = tree.ignored.counts.get(NO_PICTURE_HERE, 0)
+    aside = tree.findings.ignored.counts.get(NO_PICTURE_HERE, 0)
     if aside:
-        shown = names_text(tree.ignored.examples[NO_PICTURE_HERE][:1])
+        shown = names_text(tree.findings.ignored.examples[NO_PICTURE_HERE][:1])
         content.notes.append(
             f"{count_text(aside, 'picture')} not packed, {NO_PICTURE_HERE}; the first is {shown}"
         )
@@ -105,9 +105,9 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
             *object_fields(classes.names, tuple(names), keypoints=corners),
             *((split_field(splits),) if splits else ()),
         ),
-        rejects=[*tree.rejects, *pairs.rejects, *content.rejects],
+        rejects=[*tree.findings.rejects, *pairs.rejects, *content.rejects],
         annotation_rejects=content.annotation_rejects,
-        ignored=tree.ignored,
+        ignored=tree.findings.ignored,
         notes=content.notes,
     )
 
@@ -134,7 +134,7 @@ def _pictures(tree: Tree, index: PictureIndex, pairs: Pairs) -> list[Picture]:
         if split_path(picture.path)[0] in pairs.folders:
             pictures.append(picture)
         else:
-            tree.ignored.add(NO_PICTURE_HERE, readable_path(picture.path))
+            tree.findings.ignored.add(NO_PICTURE_HERE, readable_path(picture.path))
     return pictures
 
 
@@ -184,7 +184,7 @@ def _lost_files(raw: Path, tree: Tree, pairs: Pairs, content: _Content) -> None:
         try:
             found = read_labelme(os.path.join(os.fsencode(raw), file), place)
         except ValueError:
-            tree.ignored.add(OTHER_FILE, place)
+            tree.findings.ignored.add(OTHER_FILE, place)
             continue
         reason = lost_reason(file, looked, found.object_count)
         if found.holds_picture:

@@ -146,7 +146,7 @@ def _scan_of(
         ],
     )
     splits = ordered_splits(split for split in found.splits if split)
-    rejects = [*found.rejects.values(), *tree.rejects]
+    rejects = [*found.rejects.values(), *tree.findings.rejects]
     items = []
     for picture, split, objects in zip(found.taken, found.splits, packed, strict=True):
         if splits and not split:
@@ -178,7 +178,7 @@ def _scan_of(
         ),
         rejects=rejects,
         annotation_rejects=found.annotation_rejects,
-        ignored=tree.ignored,
+        ignored=tree.findings.ignored,
         notes=notes,
     )
 
@@ -401,13 +401,13 @@ def _count_notes(
     for folder in tree.folders.values():
         for picture in folder.pictures:
             if picture.path in masked:
-                tree.ignored.add(SEGMENT_MASK, readable_path(picture.path))
+                tree.findings.ignored.add(SEGMENT_MASK, readable_path(picture.path))
             elif picture.path not in found.keys:
                 unnamed_count += 1
-                tree.ignored.add(NOT_NAMED, readable_path(picture.path))
+                tree.findings.ignored.add(NOT_NAMED, readable_path(picture.path))
         for path in folder.annotation_files:
             if path not in read_paths:
-                tree.ignored.add(NOT_BOXES, readable_path(path))
+                tree.findings.ignored.add(NOT_BOXES, readable_path(path))
     if unnamed_count:
         notes.append(f"{count_text(unnamed_count, 'picture')} not packed, {NOT_NAMED}")
     if masks:

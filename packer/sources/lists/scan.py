@@ -283,7 +283,7 @@ def _rest(
     if tree is None:
         return Ignored(), [], []
     base = os.path.abspath(os.fsencode(raw))
-    ignored = tree.ignored
+    ignored = tree.findings.ignored
     read = {os.path.abspath(os.fsencode(path)) for path in read_paths}
     count = 0
     for folder in tree.folders.values():
@@ -295,7 +295,7 @@ def _rest(
             if os.path.join(base, path) not in read:
                 ignored.add(LIST_NOT_READ, readable_path(path))
     named = {reject.key for reject in state.rejects}
-    rejects = [reject for reject in tree.rejects if reject.key not in named]
+    rejects = [reject for reject in tree.findings.rejects if reject.key not in named]
     notes = []
     if count:
         examples = ", ".join(ignored.examples[NOT_NAMED])

@@ -86,7 +86,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         pairs.notes.append(f"{readable_path(named[0])}: labels are regions, which name no values")
     for path in listed:
         if path not in used and not _is_label_map(path):
-            tree.ignored.add(NOT_A_PICTURE, readable_path(path))
+            tree.findings.ignored.add(NOT_A_PICTURE, readable_path(path))
 
     splits = ordered_splits(split for _, _, split in pairs.found if split)
     masks = [_file(mask) for _, mask, _ in pairs.found]
@@ -114,9 +114,9 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         splits=splits,
         fields=(decision.field, split_field(splits)) if splits else (decision.field,),
         mask_colors=decision.colors,
-        rejects=tree.rejects + pairs.rejects,
+        rejects=tree.findings.rejects + pairs.rejects,
         annotation_rejects=pairs.mask_rejects,
-        ignored=tree.ignored,
+        ignored=tree.findings.ignored,
         notes=pairs.notes + decision.notes,
         choices=decision.choices,
     )
@@ -182,7 +182,7 @@ def _named_pairs(raw: Path, tree: Tree) -> _Pairs:
     for group in groups:
         if not group.masks:
             for picture in group.pictures:
-                tree.ignored.add(WITHOUT_MASKS, readable_path(picture.path))
+                tree.findings.ignored.add(WITHOUT_MASKS, readable_path(picture.path))
     splits = _splits_of([group.place for group in groups if group.masks and group.pictures])
     for place, matched in found.items():
         for picture, mask in matched:
@@ -199,9 +199,9 @@ def _named_pairs(raw: Path, tree: Tree) -> _Pairs:
         f"{readable_path(example[1].path)}"
     )
     for reason in (WITHOUT_MASKS, BESIDE_PICTURES):
-        if reason in tree.ignored.counts:
-            shown = ", ".join(tree.ignored.examples[reason])
-            count = count_text(tree.ignored.counts[reason], "picture")
+        if reason in tree.findings.ignored.counts:
+            shown = ", ".join(tree.findings.ignored.examples[reason])
+            count = count_text(tree.findings.ignored.counts[reason], "picture")
             pairs.notes.append(f"{count} not packed, {reason}: {shown}")
     return pairs
 
@@ -232,7 +232,7 @@ def _leave_out_strays(group: _Group, roles: dict[bytes, FolderRole], tree: Tree)
     for path in group.folders:
         if path not in certain:
             for picture in tree.folders[path].pictures:
-                tree.ignored.add(BESIDE_PICTURES, readable_path(picture.path))
+                tree.findings.ignored.add(BESIDE_PICTURES, readable_path(picture.path))
     group.folders = certain
     group.pictures = [picture for path in certain for picture in tree.folders[path].pictures]
 
@@ -402,7 +402,7 @@ def _listed_pairs(tree: Tree, lists: Sequence[MaskList]) -> _Pairs:
             pairs.found.append((files[0], files[1], mask_list.split))
     rest = list(index.rest())
     for picture in rest:
-        tree.ignored.add(NOT_NAMED, readable_path(picture.path))
+        tree.findings.ignored.add(NOT_NAMED, readable_path(picture.path))
     shown = ", ".join(readable_path(mask_list.path) for mask_list in lists)
     pairs.notes.append(f"paired by lists: {shown}")
     if rest:

@@ -154,11 +154,11 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         fields=tuple(fields),
         mask_colors=mask_colors,
         rejects=[
-            *tree.rejects,
+            *tree.findings.rejects,
             *map(of_split, (*pairs.rejects, *lists.rejects, *chosen.rejects, *content.rejects)),
         ],
         annotation_rejects=content.annotation_rejects if has_boxes else [],
-        ignored=tree.ignored,
+        ignored=tree.findings.ignored,
         notes=[*content.notes, *lists.notes, *_picture_notes(tree, chosen, pairs, masks)],
         choices=_choices(content, origin) if has_boxes else {},
     )
@@ -202,7 +202,7 @@ def _choose(
         if folder not in folders:
             reason = MASK_FILE if is_mask_folder(folder) else NO_PICTURE_HERE
             if not (wants_masks and folder in masks.folders.values()):
-                tree.ignored.add(reason, readable_path(picture.path))
+                tree.findings.ignored.add(reason, readable_path(picture.path))
             continue
         split = lists.split(picture.path) if lists.sets else split_of_folder.get(folder)
         fitting = masks.of(picture.path) if wants_masks else []
@@ -232,9 +232,9 @@ def _holds_samples(folder: bytes, pairs: Pairs, lists: SplitLists, masks: VocMas
 
 
 def _ignore(tree: Tree, pairs: Pairs, picture: Picture, reason: str) -> None:
-    tree.ignored.add(reason, readable_path(picture.path))
+    tree.findings.ignored.add(reason, readable_path(picture.path))
     if picture.path in pairs.file_of:
-        tree.ignored.add(UNUSED_XML, readable_path(pairs.file_of[picture.path]))
+        tree.findings.ignored.add(UNUSED_XML, readable_path(pairs.file_of[picture.path]))
 
 
 def _ignore_rest(
@@ -248,12 +248,12 @@ def _ignore_rest(
         for folder in masks.folders.values():
             for mask in tree.folders[folder].pictures:
                 if mask.path not in used:
-                    tree.ignored.add(UNUSED_MASK, readable_path(mask.path))
+                    tree.findings.ignored.add(UNUSED_MASK, readable_path(mask.path))
     for file in texts:
         if file in lists.unread:
-            tree.ignored.add(UNREAD_LIST, readable_path(file))
+            tree.findings.ignored.add(UNREAD_LIST, readable_path(file))
         elif not lists.was_read(file) and file not in label_maps:
-            tree.ignored.add(NOT_A_PICTURE, readable_path(file))
+            tree.findings.ignored.add(NOT_A_PICTURE, readable_path(file))
 
 
 def _label_maps(texts: Iterable[bytes], masks: VocMasks) -> set[bytes]:
@@ -283,7 +283,7 @@ def _lost_files(raw: Path, tree: Tree, pairs: Pairs) -> list[Reject]:
         try:
             found = read_voc(os.path.join(os.fsencode(raw), file))
         except ValueError:
-            tree.ignored.add(OTHER_XML, place)
+            tree.findings.ignored.add(OTHER_XML, place)
             continue
         reason = lost_reason(file, looked, found.object_count)
         rejects.append(Reject(key=b"", path=place, reason=reason))
@@ -348,9 +348,9 @@ def _picture_notes(tree: Tree, chosen: _Chosen, pairs: Pairs, masks: VocMasks) -
         pictures = count_text(background, "picture")
         notes.append(f"{pictures} without an XML file: packed as pictures without objects")
     for reason in (NOT_LISTED, NO_MASK, NO_PICTURE_HERE):
-        count = tree.ignored.counts.get(reason, 0)
+        count = tree.findings.ignored.counts.get(reason, 0)
         if count:
-            shown = names_text(tree.ignored.examples[reason][:1])
+            shown = names_text(tree.findings.ignored.examples[reason][:1])
             notes.append(
                 f"{count_text(count, 'picture')} not packed, {reason}; the first is {shown}"
             )

@@ -110,9 +110,9 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         classes=classes,
         splits=layout.splits,
         fields=fields,
-        rejects=[*layout.tree.rejects, *layout.rejects, *found.rejects],
+        rejects=[*layout.tree.findings.rejects, *layout.rejects, *found.rejects],
         annotation_rejects=found.annotation_rejects,
-        ignored=layout.tree.ignored,
+        ignored=layout.tree.findings.ignored,
         notes=notes,
         choices=choices,
     )
@@ -402,7 +402,7 @@ def _found_notes(layout: Layout, found: _Found, rules: LineRules) -> list[str]:
 
 def _ignore_rest(layout: Layout, found: _Found) -> list[str]:
     """Account for the files that were not used."""
-    ignored = layout.tree.ignored
+    ignored = layout.tree.findings.ignored
     reason = NOT_AMONG_PICTURES if layout.form == "bare" else NOT_NAMED
     rest = list(layout.index.rest())
     for picture in rest:

@@ -24,6 +24,13 @@ def test_in_a_sentence_they_are_one_text():
     assert few_text([], 2) == ""
 
 
+def test_the_first_of_many_may_stand_for_all():
+    """Where only some are remembered by name, it is known how many there are."""
+    assert few(["a", "b"], 2, count=9) == ["a", "b", "and 7 more"]
+    assert few_text(["a", "b"], 5, repr, count=9) == "'a', 'b' and 7 more"
+    assert few_text(["a", "b"], 5, count=2) == "a, b"
+
+
 def test_a_mistyped_name_is_asked_for():
     """The nearest one, if any is near; what is asked for may be of any type."""
     assert did_you_mean("lable", ["image", "label"]) == " Did you mean 'label'?"
