@@ -36,6 +36,19 @@ class Findings:
     notes: list[str] = field(default_factory=list)
     choices: dict[str, str] = field(default_factory=dict)
 
+    def add(self, other: Findings) -> None:
+        """Take over what another account holds, after what is here.
+
+        Where the data may be read twice, each time needs one of its own. Ignored files, which
+        cannot be told apart later, are counted in one account alone.
+        """
+        assert not other.ignored.total
+        self.items += other.items
+        self.rejects += other.rejects
+        self.annotation_rejects += other.annotation_rejects
+        self.notes += other.notes
+        self.choices |= other.choices
+
     def refuse(self, key: bytes, reason: str, place: str = "", split: str | None = None) -> None:
         """Note a raw item that is not packed.
 

@@ -61,7 +61,7 @@ def find_layout(raw: Path, options: SourceOptions) -> Layout:
         layout.used.add(own_path)
     if others:
         left = names_text(readable_path(os.fsencode(path.name)) for path in others)
-        layout.notes.append(f"{declaration.name} was taken; not read: {left}")
+        layout.tree.findings.notes.append(f"{declaration.name} was taken; not read: {left}")
     return layout
 
 
