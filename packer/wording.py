@@ -57,6 +57,11 @@ def counts_text(counts: Mapping[str, int], most: int = NAMED_MAX) -> str:
     return few_text(list(counts.items()), most, lambda one: f"{one[0]} {one[1]:,}")
 
 
+def cut_text(text: str, most: int) -> str:
+    """A text of at most so many characters: "what is too lo..."."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def readable_path(path: bytes) -> str:
     r"""A path as one can print it anywhere: bytes that are not UTF-8 and controls as `\xe9`."""
     text = path.decode("utf-8", "backslashreplace")

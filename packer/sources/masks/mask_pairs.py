@@ -23,6 +23,7 @@ from packer.sources.splits import are_all_splits, ordered_splits, split_field
 from packer.sources.walk import NOT_A_PICTURE, Picture, Tree, walk
 from packer.wording import count_text, readable_path
 from readers.store.schema import Field
+from readers.store.wording import few_text
 
 name = "mask-pairs"
 
@@ -288,7 +289,7 @@ def _matched(group: _Group, findings: Findings) -> list[tuple[Picture, Picture]]
             reason = several_reason(candidates)
             contested.update((picture.path, mask) for picture in candidates)
         else:
-            where = ", ".join(readable_path(path) + "/" for path in group.folders[:_SHOWN_MAX])
+            where = few_text(group.folders, _SHOWN_MAX, lambda path: f"{readable_path(path)}/")
             reason = f"a mask without a picture of its name; looked in {where or 'no folder'}"
         findings.refuse_annotation(b"", reason, readable_path(mask.path))
     matched = []
@@ -308,7 +309,7 @@ def _unmatched_reason(
         mask = readable_path(contested[picture.path].path)
         return f"its mask {mask} fits other pictures too; expected one. Rename one of them"
     if masks:
-        shown = ", ".join(readable_path(mask.path) for mask in masks[:_SHOWN_MAX])
+        shown = few_text(masks, _SHOWN_MAX, lambda mask: readable_path(mask.path))
         return f"{len(masks)} masks fit: {shown}; expected one. Merge them, or rename the others"
     return "no mask of this name"
 
