@@ -29,6 +29,9 @@ _START = (
 )
 """As a build worker's (`packer.engines.local`): modules are found where the parent found them."""
 
+_START_S = 60.0
+"""Until the child says its first step: it loads modules, perhaps from a network disk."""
+
 _TIMEOUT_S = 20.0
 _KILL_S = 1.0
 _WRITE_BYTES = 4 * 2**20
@@ -173,8 +176,9 @@ def gather_target(target: Path, *, timeout_s: float = _TIMEOUT_S) -> TargetFacts
     with child.stdout, selectors.DefaultSelector() as selector:
         selector.register(child.stdout, selectors.EVENT_READ)
         while True:
-            if not selector.select(timeout_s):
-                facts.problem = f"no answer within {timeout_s:.0f} s"
+            limit_s = timeout_s if facts.step else _START_S
+            if not selector.select(limit_s):
+                facts.problem = f"no answer within {limit_s:.0f} s"
                 child.kill()
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     child.wait(_KILL_S)
