@@ -6,6 +6,8 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from readers.store.record_bytes import NO_READS, ReadFigures
+
 STAGES = ("read", "decode", "transform", "collate")
 """What filling a batch consists of: bytes out of the store, encoded images to pixels, operations on
 them (the loader's or the user's), and joining samples."""
@@ -20,11 +22,13 @@ class Watch:
     Attributes:
         stages: Seconds spent in each of `STAGES`.
         storage_batch_count: Batches whose records were not in the page cache.
+        reads: What it took where the store is read, not mapped.
     """
 
     def __init__(self) -> None:
         self.stages = dict.fromkeys(STAGES, 0.0)
         self.storage_batch_count = 0
+        self.reads = NO_READS
         self._last = 0.0
 
     def sample(self, index: int) -> None:
@@ -39,6 +43,10 @@ class Watch:
         now = time.perf_counter()
         self.stages[stage] += now - self._last
         self._last = now
+
+    def measured(self) -> tuple[dict[str, float], int, ReadFigures]:
+        """All of it, as it goes to `LoaderStats.add_watch`."""
+        return self.stages, self.storage_batch_count, self.reads
 
 
 @dataclass
@@ -56,6 +64,7 @@ class LoaderStats:
         ready_count: Sum over batches of how many more were ready when one was asked for.
         stages_s: Seconds that workers spent in each stage, all workers together.
         storage_batch_count: Batches whose records came from the disk or server, not from memory.
+        reads: What it took where the store is read, not mapped.
     """
 
     engine: str
@@ -68,12 +77,19 @@ class LoaderStats:
     ready_count: int = 0
     stages_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
     storage_batch_count: int = 0
+    reads: ReadFigures = NO_READS
 
-    def add_watch(self, stages: dict[str, float], storage_batch_count: int) -> None:
+    def add_watch(
+        self,
+        stages: dict[str, float],
+        storage_batch_count: int,
+        reads: ReadFigures = NO_READS,
+    ) -> None:
         """Take over what a filler measured."""
         for stage, seconds in stages.items():
             self.stages_s[stage] += seconds
         self.storage_batch_count += storage_batch_count
+        self.reads += reads
 
     def as_dict(self) -> dict[str, Any]:
         """The totals by name, with rates and the verdict."""
