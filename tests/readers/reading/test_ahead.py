@@ -222,3 +222,21 @@ def test_what_is_not_begun_is_left_to_who_takes_it():
     eventually(lambda: requests.begun)
     ahead.drop()
     assert ahead.take(numbers(0), 0) is None
+
+
+def brightness(sample):
+    """A transform: Python has a hand in each sample."""
+    return float(sample["image"].float().mean()), sample["label"]
+
+
+@pytest.mark.parametrize(
+    "settings", [{"workers": 0}, {"engine": "thread", "workers": 2}, {"workers": 2}]
+)
+def test_samples_of_a_transform_are_read_ahead_as_well(loader_of, folder, same, settings):
+    """By each engine, and as they are out of mapped files."""
+    read = loader_of(LMDBDataset(folder, io="read", transform=brightness), **settings)
+    mapped = loader_of(LMDBDataset(folder, io="map", transform=brightness))
+    assert same(list(read), list(mapped))
+    reads = read.stats()["reads"]
+    assert reads["ahead_count"] > 0
+    assert reads["byte_count"] >= 60 * SIDE * SIDE * 3
