@@ -22,7 +22,8 @@ from packer.workspace.lock import holder_of
 from readers.store.errors import CodecError, ImageError, ShardError, StoreError
 from readers.store.layout import BUILDING_SUFFIX, MANIFEST_NAME, shard_name
 from readers.store.manifest import Manifest, read_manifest
-from readers.store.read_bytes import ReadBytes, ReadPolicy
+from readers.store.read_bytes import ReadBytes
+from readers.store.read_policy import ReadPolicy
 from readers.store.reader import StoreReader
 from readers.store.record import RecordReader
 from readers.store.schema import ITEM_DTYPES, Field, Schema, field_bytes
