@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from readers.chance.draws import is_sent
 from readers.reading.batch_reader import BatchReader
+from readers.reading.columns import Columns
+from readers.reading.indices import checked_index, checked_indices, chosen_indices
+from readers.reading.keys import Keys
 from readers.reading.names import cannot_set, checked_names, split_name, unknown
 from readers.reading.samples import Sample
 from readers.reading.selection import Selection
@@ -24,10 +26,9 @@ from readers.reading.view import ImageAs, Io, StoreView, access_of, identity_of
 from readers.store.errors import (
     SchemaMismatchError,
     StoreError,
-    UnknownKeyError,
 )
 from readers.store.manifest import Manifest
-from readers.store.reader import StoreReader, open_store
+from readers.store.reader import open_store
 from readers.store.schema import Schema
 
 _OPENED = ("_sample_reader", "_batch_reader", "_as_tuple", "_count", "_start")
@@ -36,36 +37,6 @@ _OPENED = ("_sample_reader", "_batch_reader", "_as_tuple", "_count", "_start")
 
 class TransformError(StoreError):
     """A dataset's transform raised. Its cause is what it raised; the text names the sample."""
-
-
-class Columns(Mapping[str, NDArray[Any]]):
-    """Numbers that the index of a store keeps of every sample, by name: no record is read.
-
-    Scalar fields have their own names (`label`, `split`); an image whose size differs between
-    samples has `image.height` and `image.width`. Each value is an array with one row a sample of
-    the dataset, in its order; it is made when it is asked for.
-    """
-
-    def __init__(self, store: StoreReader, selection: Selection) -> None:
-        self._store = store
-        self._selection = selection
-        self._dtypes = {item.name: item.dtype for item in store.layout.columns}
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        if name not in self._dtypes:
-            raise SchemaMismatchError(
-                unknown("column", name, tuple(self._dtypes), self._store.path)
-            )
-        parts = [shard.columns[name] for shard in self._store.shards()]
-        if not parts:  # A store without samples has no shards to say the element type.
-            return np.empty(0, self._dtypes[name])
-        return np.concatenate(parts)[self._selection.all_positions()]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._dtypes)
-
-    def __len__(self) -> int:
-        return len(self._dtypes)
 
 
 class LMDBDataset(Dataset[Any]):
@@ -240,11 +211,14 @@ class LMDBDataset(Dataset[Any]):
     def __len__(self) -> int:
         return len(self._view)
 
-    def __getitem__(self, index: int) -> Any:
-        """The sample at `index`, from the end when negative.
+    def __getitem__(self, index: Any) -> Any:
+        """The sample at `index`, from the end when negative; that of a key, when it is a text.
+
+        A slice gives a dataset of those samples, as `select` does.
 
         Raises:
             IndexError: There is no such sample.
+            UnknownKeyError: No sample of this dataset has the key.
             ShardError: A shard or record is missing or damaged; the message names the sample.
             TransformError: The transform raised.
         """
@@ -254,13 +228,27 @@ class LMDBDataset(Dataset[Any]):
         # Plain integers in range are nearly all that samplers ask for, and each look-up of an
         # attribute or call shows here: 4 us a sample are 2.
         count = self._count
-        at = index if type(index) is int and 0 <= index < count else self._checked(index, count)
+        if type(index) is int and 0 <= index < count:
+            at = index
+        elif isinstance(index, slice):
+            return self.select(np.arange(*index.indices(count)))
+        elif isinstance(index, str):
+            at = self.index_of(index)
+        else:
+            at = checked_index(index, count, self._view.path)
         start = self._start
         position = self._view.selection.position(at) if start is None else start + at
         sample: Any = reader.at(position)
         if self._as_tuple is not None:
             sample = self._as_tuple(sample)
         return sample if self._transform is None else self._transformed(sample, at)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[index] for index in range(len(self)))
+
+    def __contains__(self, key: object) -> bool:
+        """Whether a sample of this dataset has the key."""
+        return key in self.keys()
 
     def _open_reader(self) -> SampleReader:
         """What reads single samples, and what finds them."""
@@ -278,33 +266,9 @@ class LMDBDataset(Dataset[Any]):
         reader = self._batch_reader
         if reader is None:
             reader = self._batch_reader = BatchReader(self._view)
-        samples = reader.read(self._checked_indices(indices, len(self._view.selection)))
+        view = self._view
+        samples = reader.read(checked_indices(indices, len(view.selection), view.path))
         return samples.in_order() if is_sent(indices) else samples
-
-    def _checked(self, index: int, count: int) -> int:
-        try:
-            at = operator.index(index)
-        except TypeError:
-            at = None
-        # True is an int to Python, and a mask by mistake to everybody else.
-        if at is None or isinstance(index, bool):
-            raise TypeError(
-                f"an index is a whole number; got {index!r}. For several samples: "
-                "dataset.select(...)"
-            )
-        if not -count <= at < count:
-            raise IndexError(f"sample {at} of {self._view.path}, expected [0, {count})")
-        return at + count if at < 0 else at
-
-    def _checked_indices(self, indices: Sequence[int], count: int) -> NDArray[np.int64]:
-        """Many indices in [0, count), checked in one step where they are plain numbers."""
-        array = np.array(indices)
-        if array.dtype != np.int64 or array.ndim != 1:
-            return np.array([self._checked(index, count) for index in indices], np.int64)
-        wrong = (array < -count) | (array >= count)
-        if wrong.any():
-            self._checked(indices[int(wrong.argmax())], count)
-        return np.where(array < 0, array + count, array)
 
     def _transformed(self, sample: Any, index: int) -> Any:
         """The sample after the user's function."""
@@ -338,12 +302,7 @@ class LMDBDataset(Dataset[Any]):
             IndexError: There is no such sample.
             SchemaMismatchError: The samples of this store keep no key.
         """
-        store, selection = self._view.store, self._view.selection
-        if "key" not in store.manifest.schema:
-            raise SchemaMismatchError(unknown("field", "key", self.schema.names, self._view.path))
-        position = selection.position(self._checked(index, len(selection)))
-        reader = SampleReader(store, ("key",), self._view.image_as)
-        return str(reader.at(position)["key"])
+        return self.keys()[checked_index(index, len(self), self._view.path)]
 
     def index_of(self, key: str) -> int:
         """Index in this dataset of the sample with a key.
@@ -351,22 +310,11 @@ class LMDBDataset(Dataset[Any]):
         Raises:
             UnknownKeyError: The dataset has no such sample.
         """
-        try:
-            position = self._view.store.find(key.encode("utf-8", "surrogateescape"))
-        except UnicodeEncodeError:  # No name on disk reads like that, so no sample has it.
-            position = None
-        index = None if position is None else self._view.selection.index_of(position)
-        if index is None:
-            where = (
-                self._view.path
-                if position is None
-                else f"{self._view.path} has it, but not this selection"
-            )
-            raise UnknownKeyError(
-                f"no sample with the key {key!r}: {where}. A key is the path relative to the raw "
-                "folder, with / between folders."
-            )
-        return index
+        return self.keys().index(key)
+
+    def keys(self) -> Keys:
+        """The keys of the samples, in order. Each is read from its record when it is asked for."""
+        return Keys(self._view)
 
     def select(self, indices: Iterable[int]) -> LMDBDataset:
         """A dataset of some of the samples, in the order given.
@@ -376,23 +324,7 @@ class LMDBDataset(Dataset[Any]):
         Raises:
             IndexError: There is no such sample.
         """
-        if not isinstance(indices, (np.ndarray, torch.Tensor, range)):
-            indices = list(indices)
-        array = np.asarray(indices)
-        if array.dtype == bool:
-            raise TypeError("a mask goes to filter(); select() takes indices")
-        if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-            raise TypeError(
-                f"indices must be whole numbers in one row; got {array.dtype} {array.shape}"
-            )
-        count = len(self)
-        wrong = (array < -count) | (array >= count)
-        if wrong.any():
-            raise IndexError(
-                f"sample {array[wrong.argmax()]} of {self._view.path}, expected [0, {count})"
-            )
-        array = array.astype(np.int64)
-        array = np.where(array < 0, array + count, array)
+        array = chosen_indices(indices, len(self), self._view.path)
         chosen = LMDBDataset.__new__(type(self))
         chosen.__dict__.update(self.__dict__)
         selection = Selection.of(self._view.selection.positions(array))
@@ -409,9 +341,12 @@ class LMDBDataset(Dataset[Any]):
 
         Raises:
             ValueError: The mask is not one bool for each sample.
+            SchemaMismatchError: The function asks for a column or name that there is not.
 
         Example:
-            >>> dataset.filter(lambda columns: columns["label"] == 1)  # doctest: +SKIP
+            >>> dataset = LMDBDataset("shapes.lmdb")
+            >>> len(dataset.filter(lambda columns: columns["label"] == "cat"))
+            35
         """
         array = np.asarray(mask(self.columns) if callable(mask) else mask)
         if array.dtype != bool or array.shape != (len(self),):
