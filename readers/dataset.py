@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
+from readers.arguments import check_arguments
 from readers.chance.draws import is_sent
+from readers.reading.arguments import RULES
 from readers.reading.batch_reader import BatchReader
 from readers.reading.columns import Columns
 from readers.reading.indices import checked_index, checked_indices, chosen_indices
@@ -70,6 +72,7 @@ class LMDBDataset(Dataset[Any]):
             then an error where it is read.
 
     Raises:
+        TypeError: An argument is of another kind.
         StoreNotFoundError: There is nothing at `path`.
         StoreIncompleteError: The folder has no manifest: its build did not finish.
         ShardError: Shards are missing or of another size: it was not copied to the end.
@@ -95,6 +98,7 @@ class LMDBDataset(Dataset[Any]):
         io: Io = "auto",
         checks_files: bool = True,
     ) -> None:
+        check_arguments("LMDBDataset", RULES, locals())
         if io not in get_args(Io):
             raise ValueError(f"io must be one of {', '.join(get_args(Io))}; got {io!r}")
         if image_as not in get_args(ImageAs):

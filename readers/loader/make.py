@@ -10,13 +10,16 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset, Sampler
 
+from readers.arguments import check_arguments
+from readers.engines.worker_start import check_start_method
+from readers.loader.arguments import RULES
 from readers.loader.contents import Contents
 from readers.loader.engine_choice import EngineName, choose_engine, make_engine
 from readers.loader.loader import Engine, Loader
 from readers.loader.served import inner
 from readers.machine import loader_worker_count
 from readers.ops.operations import ImageOp
-from readers.orders.order_sampler import OrderSampler, Remainder
+from readers.orders.order_sampler import SEED_END, OrderSampler, Remainder
 from readers.orders.samplers import SequentialSampler, ShuffleSampler
 from readers.reading.collate import collate
 from readers.stats import LoaderStats
@@ -166,11 +169,18 @@ def make_loader(
             chosen by the first epoch; but workers of a process that was spawned are spawned too.
 
     Raises:
+        TypeError: An argument is of another kind, such as the path of a store for a dataset.
         ValueError: There is no batch to load, or an argument is out of its range.
     """
+    check_arguments("make_loader", RULES, locals())
+    check_start_method(start_method)
+    if not 0 <= seed < SEED_END:
+        raise ValueError(f"seed must be in [0, {SEED_END}); got {seed!r}")
+    # torch takes no whole numbers but Python's.
+    batch_size, seed = None if batch_size is None else int(batch_size), int(seed)
     dataset = inner(dataset)
     if batch_sampler is not None:
-        _check_alone(batch_size, sampler, drop_last, pad, rank)
+        _check_alone(batch_size, sampler, drop_last, pad, rank, world_size)
         drop_last = False
     else:
         if batch_size is None or batch_size < 1:
@@ -181,7 +191,7 @@ def make_loader(
         if sampler is None:
             sampler = _order(dataset, train, drop_last, seed, rank, world_size)
         else:
-            _check_sampler(dataset, sampler, pad, rank)
+            _check_sampler(dataset, sampler, pad, rank, world_size)
     config = LoaderConfig.tuned(workers)
     contents = Contents(dataset=dataset, ops=tuple(ops), seed=seed, collate_fn=collate_fn, pad=pad)
     stats = LoaderStats("process", config.workers)
@@ -229,6 +239,7 @@ def _check_alone(
     drop_last: bool | None,
     pad: bool,
     rank: int | None,
+    world_size: int | None,
 ) -> None:
     """A batch_sampler says all of this itself; what is given beside it would not hold."""
     given = {
@@ -237,6 +248,7 @@ def _check_alone(
         "drop_last": drop_last is not None,
         "pad": pad,
         "rank": rank is not None,
+        "world_size": world_size is not None,
     }
     names = [name for name, is_given in given.items() if is_given]
     if names:
@@ -262,10 +274,14 @@ def _order(
 
 
 def _check_sampler(
-    dataset: Dataset[Any], sampler: Sampler[int], pad: bool, rank: int | None
+    dataset: Dataset[Any],
+    sampler: Sampler[int],
+    pad: bool,
+    rank: int | None,
+    world_size: int | None,
 ) -> None:
     """A sampler cuts an epoch over ranks itself, and is of this dataset."""
-    if rank is not None:
+    if rank is not None or world_size is not None:
         raise ValueError("rank and world_size go to the sampler, which cuts its order over ranks")
     if isinstance(sampler, OrderSampler):
         size = len(dataset)  # type: ignore[arg-type]
