@@ -107,4 +107,9 @@ RULES: dict[str, Takes] = {
     "batch_sampler": _ORDER.or_none(),
     "collate_fn": FUNCTION,
     "start_method": TEXT.or_none(),
+    "num_workers": WHOLE,
+    "shuffle": FLAG.or_none(),
+    "pin_memory": FLAG,
+    "prefetch_factor": WHOLE.or_none(),
+    "persistent_workers": FLAG,
 }

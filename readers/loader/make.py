@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import Dataset, Sampler
@@ -17,12 +17,16 @@ from readers.loader.contents import Contents
 from readers.loader.engine_choice import EngineName, choose_engine, make_engine
 from readers.loader.loader import Engine, Loader
 from readers.loader.served import inner
+from readers.loader.stock_arguments import StockArguments, check_known, machine_of
 from readers.machine import loader_worker_count
 from readers.ops.operations import ImageOp
 from readers.orders.order_sampler import SEED_END, OrderSampler, Remainder
 from readers.orders.samplers import SequentialSampler, ShuffleSampler
 from readers.reading.collate import collate
 from readers.stats import LoaderStats
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _log = logging.getLogger("readers.loader")
 
@@ -44,11 +48,18 @@ class LoaderConfig:
     persistent_workers: bool
 
     @classmethod
-    def tuned(cls, workers: int | None = None) -> LoaderConfig:
+    def tuned(
+        cls,
+        workers: int | None = None,
+        pin_memory: bool | None = None,
+        prefetch_factor: int | None = None,
+    ) -> LoaderConfig:
         """The settings for this machine and job; see `loader_worker_count`.
 
         Args:
             workers: As asked for. None chooses.
+            pin_memory: As asked for, where there is a GPU. None: wherever there is one.
+            prefetch_factor: As asked for, where there are workers. None is 2.
 
         Raises:
             ValueError: `workers` is negative.
@@ -59,8 +70,8 @@ class LoaderConfig:
             raise ValueError(f"workers must be at least 0; got {workers!r}")
         return cls(
             workers=workers,
-            prefetch_factor=2 if workers else None,
-            pin_memory=torch.cuda.is_available(),
+            prefetch_factor=(prefetch_factor or 2) if workers else None,
+            pin_memory=pin_memory is not False and torch.cuda.is_available(),
             persistent_workers=workers > 0,
         )
 
@@ -127,6 +138,7 @@ def make_loader(
     batch_sampler: Iterable[Sequence[int]] | None = None,
     collate_fn: Callable[[Any], Any] = collate,
     start_method: str | None = None,
+    **stock: Unpack[StockArguments],
 ) -> Loader:
     """A DataLoader over a dataset, with settings that fit this machine.
 
@@ -167,18 +179,25 @@ def make_loader(
         collate_fn: Joins samples, in place of ours.
         start_method: How processes start: "fork", "spawn", "forkserver". None: as the program has
             chosen by the first epoch; but workers of a process that was spawned are spawned too.
+        **stock: In torch's words: `num_workers` is `workers`; `prefetch_factor` and `pin_memory`
+            are torch's (by themselves 2, and wherever there is a GPU); `shuffle` may repeat what
+            `train` says, and `persistent_workers` that they are.
 
     Raises:
         TypeError: An argument is of another kind, such as the path of a store for a dataset.
         ValueError: There is no batch to load, or an argument is out of its range.
     """
-    check_arguments("make_loader", RULES, locals())
+    given = {name: value for name, value in locals().items() if name != "stock"}
+    check_known(stock, given)
+    check_arguments("make_loader", RULES, {**given, **stock})
     check_start_method(start_method)
     if not 0 <= seed < SEED_END:
         raise ValueError(f"seed must be in [0, {SEED_END}); got {seed!r}")
     # torch takes no whole numbers but Python's.
     batch_size, seed = None if batch_size is None else int(batch_size), int(seed)
     dataset = inner(dataset)
+    has_order = sampler is not None or batch_sampler is not None
+    machine = machine_of(stock, workers=workers, train=train, has_order=has_order)
     if batch_sampler is not None:
         _check_alone(batch_size, sampler, drop_last, pad, rank, world_size)
         drop_last = False
@@ -192,7 +211,7 @@ def make_loader(
             sampler = _order(dataset, train, drop_last, seed, rank, world_size)
         else:
             _check_sampler(dataset, sampler, pad, rank, world_size)
-    config = LoaderConfig.tuned(workers)
+    config = LoaderConfig.tuned(*machine)
     contents = Contents(dataset=dataset, ops=tuple(ops), seed=seed, collate_fn=collate_fn, pad=pad)
     stats = LoaderStats("process", config.workers)
     batch_count, rest = _batch_count(dataset, batch_size, drop_last, pad, sampler, batch_sampler)

@@ -14,6 +14,7 @@ import readers
 from readers import augment, ops
 from readers.dataset import LMDBDataset
 from readers.loader.make import make_loader
+from readers.loader.stock_arguments import StockArguments
 from readers.orders.buckets import BucketBatchSampler
 from readers.orders.samplers import (
     BlockShuffleSampler,
@@ -69,6 +70,11 @@ FITS = {
         "batch_sampler": {"row"},
         "collate_fn": CALLABLES,
         "start_method": {"text"},
+        "num_workers": {"number"},
+        "shuffle": {"flag"},
+        "pin_memory": {"flag"},
+        "prefetch_factor": {"number"},
+        "persistent_workers": {"flag"},
     },
     SequentialSampler: {**SIZE, **OF_ORDERS},
     ShuffleSampler: {**SIZE, **OF_ORDERS},
@@ -122,11 +128,14 @@ def test_every_argument_refuses_every_other_kind(shapes, good, call):
     """A walk over all arguments and kinds: nothing is taken for something else."""
     dataset = LMDBDataset(shapes.path)
     kinds = {**KINDS, "dataset": dataset, "loader": DataLoader(dataset), "none": None}
-    names = [name for name in inspect.signature(call).parameters if name != "self"]
-    assert set(names) == set(FITS[call])
+    defaults = {name: one.default for name, one in inspect.signature(call).parameters.items()}
+    if call is make_loader:
+        del defaults["stock"]
+        defaults |= dict.fromkeys(StockArguments.__annotations__, ...)
+        defaults |= {"shuffle": None, "prefetch_factor": None}  # As torch has them.
+    assert set(defaults) == set(FITS[call])
     call(**good[call])
-    for name in names:
-        default = inspect.signature(call).parameters[name].default
+    for name, default in defaults.items():
         for kind, value in kinds.items():
             if kind in FITS[call][name] or (kind == "none" and default is None):
                 continue
