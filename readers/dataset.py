@@ -18,9 +18,10 @@ from readers.chance.draws import is_sent
 from readers.reading.arguments import RULES
 from readers.reading.batch_reader import BatchReader
 from readers.reading.columns import Columns
+from readers.reading.described import described
 from readers.reading.indices import checked_index, checked_indices, chosen_indices
 from readers.reading.keys import Keys
-from readers.reading.names import cannot_set, checked_names, split_name, unknown
+from readers.reading.names import cannot_set, checked_names, no_fact, split_names, unknown
 from readers.reading.samples import Sample
 from readers.reading.selection import Selection
 from readers.reading.show import SampleReader
@@ -50,8 +51,8 @@ class LMDBDataset(Dataset[Any]):
 
     Args:
         path: Folder written by `packer build`.
-        split: Name of a split, as the raw data has it or as "train", "val" or "test". None means
-            all samples.
+        split: Name of a split, as the raw data has it or as "train", "val" or "test"; or several,
+            whose samples come in the order of the store. None means all samples.
         fields: Names of the fields to decode, in any order. None means all, or those in `returns`.
         returns: Makes samples tuples of these fields, in this order. None: dicts of all `fields`.
         image_as: What images are: "tensor", (channel, height, width) uint8, channels-last in
@@ -89,7 +90,7 @@ class LMDBDataset(Dataset[Any]):
         self,
         path: str | Path,
         *,
-        split: str | None = None,
+        split: str | Sequence[str] | None = None,
         fields: Iterable[str] | None = None,
         returns: Sequence[str] | None = None,
         image_as: ImageAs = "tensor",
@@ -124,7 +125,7 @@ class LMDBDataset(Dataset[Any]):
             StoreView(
                 path=path,
                 identity=identity_of(store.manifest),
-                split=None if split is None else split_name(split, store.manifest, path),
+                split=None if split is None else split_names(split, store.manifest, path),
                 chosen=None,
                 fields=wanted,
                 returns=result,
@@ -206,6 +207,52 @@ class LMDBDataset(Dataset[Any]):
     def classes(self) -> list[str]:
         """Class names; a label is a position in it."""
         return list(self.manifest.classes)
+
+    @property
+    def class_to_idx(self) -> dict[str, int]:
+        """Class name -> label."""
+        return {name: label for label, name in enumerate(self.manifest.classes)}
+
+    @property
+    def splits(self) -> dict[str, int]:
+        """Split name -> samples of it in the store; empty when it has no splits."""
+        return dict(self.manifest.splits)
+
+    @property
+    def targets(self) -> NDArray[np.int64]:
+        """The label of each sample, (sample,) int64, from the index.
+
+        Raises:
+            AttributeError: The samples have no label.
+        """
+        if "label" not in self.columns:
+            raise AttributeError(no_fact("targets", "field 'label'", self._view.path))
+        return np.array(self.columns["label"], np.int64)
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        """Mean of each channel over all pixels of the store, white as 1.
+
+        Raises:
+            AttributeError: The store does not say it.
+        """
+        return self._channel_fact("mean")
+
+    @property
+    def std(self) -> tuple[float, ...]:
+        """Standard deviation of each channel over all pixels of the store, white as 1.
+
+        Raises:
+            AttributeError: The store does not say it.
+        """
+        return self._channel_fact("std")
+
+    def _channel_fact(self, name: str) -> tuple[float, ...]:
+        values = self.manifest.statistics.get(f"channel_{name}")
+        if values is None:
+            what = f"channel_{name}, as its images differ in channels or depth, or are not pixels"
+            raise AttributeError(no_fact(name, what, self._view.path))
+        return tuple(values)
 
     @property
     def columns(self) -> Columns:
@@ -365,11 +412,14 @@ class LMDBDataset(Dataset[Any]):
         self._view.close()
         self._forget()
 
+    def __enter__(self) -> LMDBDataset:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
     def __repr__(self) -> str:
-        split = "" if self._view.split is None else f", split={self._view.split!r}"
-        what = f"{len(self):,} samples of {', '.join(self._view.fields)}"
-        io = "" if self._view.io == "auto" else f", io={self._view.io!r}"
-        return f"LMDBDataset({self._view.path!r}{split}{io}): {what}"
+        return described(self._view, len(self))
 
 
 def _tuple_of(names: Sequence[str] | None) -> Callable[[Sample], tuple[Any, ...]] | None:

@@ -252,11 +252,21 @@ class Loader(DataLoader[Any]):
 
     def __str__(self) -> str:
         facts = self.totals.as_dict()
+        if not facts["batch_count"]:
+            return f"{self!r}, nothing loaded yet"
         return (
             f"{facts['sample_count']:,} samples in {facts['batch_count']:,} batches by the "
             f"{facts['engine']} engine: {facts['samples_per_s']:,.0f} samples/s, "
             f"{facts['bytes_per_s'] / 1e9:.2f} GB/s, {facts['queue_depth']:.1f} batches ready; "
             f"{facts['verdict']}"
+        )
+
+    def __repr__(self) -> str:
+        size = "" if self.batch_size is None else f", batch_size={self.batch_size}"
+        ops = f", ops={list(self.contents.ops)}" if self.contents.ops else ""
+        return (
+            f"Loader of {self.contents.dataset!r}{size}{ops}: {len(self):,} batches an epoch by "
+            f"the {self.totals.engine} engine, workers={self.config.workers}"
         )
 
     def __copy__(self) -> Loader:

@@ -25,7 +25,7 @@ RULES: dict[str, Takes] = {
         lambda value: isinstance(value, (str, os.PathLike)),
         _path_hint,
     ),
-    "split": TEXT.or_none(),
+    "split": Takes("the name of a split, or a list of them", NAMES.accepts).or_none(),
     "fields": NAMES.or_none(),
     "returns": Takes(
         "a list of names, in the order that they are to come in",

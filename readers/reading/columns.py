@@ -138,6 +138,9 @@ class Columns(Mapping[str, Column]):
         is_class = names is None and schema[name].kind == "label"
         return (self._store.manifest.classes or None) if is_class else names
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._dtypes
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._dtypes)
 

@@ -281,7 +281,7 @@ def test_it_says_what_the_store_says(shapes):
     assert dataset.manifest.sample_count == 12
     assert repr(dataset) == (
         f"LMDBDataset({str(shapes.path)!r}, split='train'): 8 samples of "
-        "key, image, label, split, original_size, transform"
+        "key, image (3, 4, 6) uint8, label (3 classes), split, original_size, transform"
     )
 
 

@@ -84,6 +84,12 @@ def test_a_column_is_an_array_like_any_other(dataset):
     assert np.bincount(dataset.columns["label"]).tolist() == [4, 4, 4]
 
 
+def test_a_column_is_there_or_not(dataset):
+    """Asking is no error."""
+    assert "label" in dataset.columns
+    assert "labels" not in dataset.columns
+
+
 def test_columns_say_what_they_hold(dataset, many_shards):
     """Names, element types and what the numbers are called."""
     assert repr(dataset.columns) == (
