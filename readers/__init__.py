@@ -12,6 +12,7 @@ import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from readers.albumented import Albumented as Albumented
     from readers.dataset import LMDBDataset as LMDBDataset
     from readers.loader.make import LoaderConfig as LoaderConfig
     from readers.loader.make import make_loader as make_loader
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOMES = {
+    "Albumented": "readers.albumented",
     "BlockShuffleSampler": "readers.orders.samplers",
     "BucketBatchSampler": "readers.orders.buckets",
     "ClassBalancedSampler": "readers.orders.samplers",

@@ -25,6 +25,8 @@ from readers.reading.names import cannot_set, checked_names, no_fact, split_name
 from readers.reading.samples import Sample
 from readers.reading.selection import Selection
 from readers.reading.show import SampleReader
+from readers.reading.transforms import check_transform
+from readers.reading.tv_tensors import TvTensorReader, check_fields
 from readers.reading.view import ImageAs, Io, StoreView, access_of, identity_of
 from readers.store.errors import (
     SchemaMismatchError,
@@ -57,9 +59,13 @@ class LMDBDataset(Dataset[Any]):
         returns: Makes samples tuples of these fields, in this order. None: dicts of all `fields`.
         image_as: What images are: "tensor", (channel, height, width) uint8, channels-last in
             memory; "numpy", (height, width, channel) uint8; or "pil". Those of a store built with
-            mode "unchanged" may be uint16.
+            mode "unchanged" may be uint16. "tv_tensor": the images, boxes, masks and keypoints of
+            single samples are torchvision's tv_tensors, which its v2 transforms move together;
+            outlines are pixels then, and a visibility is a field of its own, `visibility`.
         transform: Called with each sample; its result takes the sample's place. It may be set
-            later as well: `dataset.transform = function`, or None.
+            later as well: `dataset.transform = function`, or None. **A plain transform that moves
+            the image moves nothing else**: torchvision's v2 transforms take all along with
+            image_as="tv_tensor", albumentations' in `readers.Albumented`, a loader's `ops` always.
         transform_field: Name of a field that the transform is called with instead; its result
             takes the field's place. So transforms of torchvision and timm get the image alone.
         io: How the store is read from its disk or server. "auto" reads what is asked for, in large
@@ -120,7 +126,8 @@ class LMDBDataset(Dataset[Any]):
             what = "field of its samples"
             raise SchemaMismatchError(unknown(what, transform_field, result or wanted, path))
         self._transform_field = transform_field
-        self.transform = transform
+        if image_as == "tv_tensor":
+            check_fields([store.manifest.schema[name] for name in wanted], result)
         self._set_view(
             StoreView(
                 path=path,
@@ -133,6 +140,7 @@ class LMDBDataset(Dataset[Any]):
                 io=io,
             )
         )
+        self.transform = transform
 
     def _set_view(self, view: StoreView) -> None:
         self._view = view
@@ -140,7 +148,7 @@ class LMDBDataset(Dataset[Any]):
 
     def _forget(self) -> None:
         """Drop what this process has worked out; it is worked out again on demand."""
-        self._sample_reader: SampleReader | None = None
+        self._sample_reader: SampleReader | TvTensorReader | None = None
         self._count = 0
         self._start: int | None = None
         self._as_tuple: Callable[[Sample], tuple[Any, ...]] | None = None
@@ -172,14 +180,14 @@ class LMDBDataset(Dataset[Any]):
 
     @transform.setter
     def transform(self, transform: Callable[[Any], Any] | None) -> None:
-        if transform is not None and not callable(transform):
-            raise TypeError(f"a transform is called with each sample, or None; got {transform!r}")
+        check_transform(transform, self._view)
         self._transform = transform
 
     @property
     def is_plain(self) -> bool:
-        """Whether samples are as the store has them: no transform, nothing of a subclass's."""
-        return self._transform is None and not self.is_overridden
+        """Whether samples are as stored: no transform, no tv_tensors, nothing of a subclass's."""
+        is_stored = self._transform is None and self._view.image_as != "tv_tensor"
+        return is_stored and not self.is_overridden
 
     @property
     def is_overridden(self) -> bool:
@@ -301,10 +309,13 @@ class LMDBDataset(Dataset[Any]):
         """Whether a sample of this dataset has the key."""
         return key in self.keys()
 
-    def _open_reader(self) -> SampleReader:
+    def _open_reader(self) -> SampleReader | TvTensorReader:
         """What reads single samples, and what finds them."""
         view = self._view
+        reader: SampleReader | TvTensorReader
         reader = SampleReader(view.store, view.fields, view.image_as)
+        if view.image_as == "tv_tensor":
+            reader = TvTensorReader(reader, self.schema, view.fields)
         self._count, self._start = len(view.selection), view.selection.only_start
         self._as_tuple = _tuple_of(view.returns)
         self._sample_reader = reader

@@ -105,7 +105,13 @@ class Contents:
                 f"{needs}; got collate_fn={self.collate_fn!r}. Leave collate_fn out, and change "
                 "the batches that the loader gives; or do what ops do in a transform"
             )
-        if _stores_of(self.dataset, is_transformed_too=True) is not None:
+        stores = _stores_of(self.dataset, is_transformed_too=True)
+        if stores and any(one.view.image_as == "tv_tensor" for one in stores.datasets):
+            return (
+                "ops make tensors; take image_as='tensor' or 'numpy', with which boxes, masks and "
+                "points follow; or do what ops do in a transform"
+            )
+        if stores is not None:
             return (
                 f"{needs}; got one with a transform. Put what ops do into the transform, or take "
                 "the transform out (dataset.transform = None)"

@@ -19,7 +19,7 @@ from readers.store.errors import ManifestError, ShardError, StoreError
 from readers.store.manifest import Manifest
 from readers.store.reader import Access, StoreReader, open_store
 
-ImageAs = Literal["tensor", "numpy", "pil"]
+ImageAs = Literal["tensor", "numpy", "pil", "tv_tensor"]
 
 Io = Literal["auto", "map", "read", "read-ahead"]
 

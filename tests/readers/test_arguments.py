@@ -231,6 +231,7 @@ def test_a_long_value_is_not_shown_whole(good):
 def test_all_public_callables_are_walked():
     """A new order or loader gets its rules, or says here why it needs none."""
     others = {
+        "Albumented",  # Has tests of its own.
         "DevicePrefetcher",  # Takes what has batches, whoever made it.
         "LoaderConfig",  # Is made by make_loader.
         "OrderSampler",  # Is what users' orders inherit.

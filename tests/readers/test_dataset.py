@@ -122,7 +122,7 @@ def test_an_unknown_field_is_refused_with_the_nearest_name(shapes, argument):
         ({"returns": "image"}, r"returns is a list of names; got 'image'. One: \['image'\]"),
         ({"fields": ["key", "key"]}, "fields: 'key' is named twice"),
         ({"fields": ["key"], "returns": ["image"]}, r"returns names 'image'.*fields=\('key',\)"),
-        ({"image_as": "jax"}, "image_as must be one of tensor, numpy, pil; got 'jax'"),
+        ({"image_as": "jax"}, "image_as must be one of tensor, numpy, pil, tv_tensor; got 'jax'"),
     ],
 )
 def test_a_wrong_argument_is_named(shapes, settings, message):
