@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from torch.utils.data import get_worker_info
 
 from readers.ops.followers import Followers
 from readers.reading.buffers import SMALL_BYTES, BufferPool, take_plain, take_pooled
+from readers.reading.even_sizes import EvenFields
 from readers.reading.gather import Gatherer, empty_batch
 from readers.reading.samples import GatheredSamples
 from readers.reading.show import Shows, pil_image
@@ -42,6 +44,13 @@ _Extent = NDArray[np.int64] | int
 
 _IMAGES, _RECORDS = "<images>", "<records>"
 """Among what is asked for by the names of fields, which have no such characters."""
+
+
+class _WholeReader(NamedTuple):
+    """What takes fields out of whole records."""
+
+    unpack: Callable[[memoryview], dict[str, Any]]
+    show: Shows
 
 
 class BatchReader:
@@ -76,8 +85,9 @@ class BatchReader:
         ]
         self._ragged = [field.name for field in rest if not field.is_fixed] + extra
         self._ragged += [field.name for field in self._masks]
-        self._unpack = RecordReader(layout, self._ragged).unpack
-        self._show = Shows(schema, self._ragged, view.image_as)
+        # With operations records are read whole anyway, or windows of their images alone.
+        self._even = EvenFields(layout, self._ragged if ops is None else [])
+        self._whole: dict[tuple[str, ...], _WholeReader] = {}
         self._gather = Gatherer()
         self._pools: dict[int, BufferPool] = {}
 
@@ -136,9 +146,12 @@ class BatchReader:
         batch: dict[str, Any] = dict.fromkeys(view.fields)
         for field in self._scalars:
             batch[field.name] = _column(located, field)
-        request = _Request(located, is_whole=bool(self._ragged))
+        even = self._even.of(located)
+        ragged = [name for name in self._ragged if name not in even]
+        fixed = [*self._fixed, *(self._as_fixed(name, *found) for name, found in even.items())]
+        request = _Request(located, is_whole=bool(ragged))
         rows: dict[str, torch.Tensor] = {}
-        for field, offset, byte_count in self._fixed:
+        for field, offset, byte_count in fixed:
             is_small = byte_count * max(counts) < SMALL_BYTES
             memory = (take_plain if is_small else take)(len(positions) * byte_count)
             rows[field.name] = memory.view(len(positions), byte_count)
@@ -148,7 +161,7 @@ class BatchReader:
         if request.fetch(view.store.bytes):
             watch.storage_batch_count += 1
 
-        for field, _, _ in self._fixed:
+        for field, _, _ in fixed:
             gathered = self._gather(request.pieces(field.name), rows[field.name])
             batch[field.name] = self._values(field, gathered)
         watch.lap("read")
@@ -158,10 +171,10 @@ class BatchReader:
             pieces, lengths = request.pieces(_IMAGES), request.lengths(_IMAGES)
             worked = images.write(pieces, lengths, indices, positions, params, out, watch)
             batch[self._ops.field] = self._images(worked)
-        if self._ragged:
+        if ragged:
             pieces, lengths = request.pieces(_RECORDS), request.lengths(_RECORDS)
-            samples = self._samples(pieces, lengths, indices, positions, watch)
-            for name in self._ragged:
+            samples = self._samples(ragged, pieces, lengths, indices, positions, watch)
+            for name in ragged:
                 batch[name] = [sample[name] for sample in samples]
             watch.lap("decode")
         if self._followers is not None and params is not None and self._ops is not None:
@@ -181,6 +194,13 @@ class BatchReader:
             for turn, count in enumerate(counts)
         ]
 
+    def _as_fixed(
+        self, name: str, shape: tuple[int, ...], start: NDArray[np.int64], byte_count: int
+    ) -> tuple[Field, _Extent, int]:
+        """A field of one size in this batch, like those of `_fixed`."""
+        field = self._view.store.layout.schema[name]
+        return msgspec.structs.replace(field, shape=shape), start, byte_count
+
     def _values(self, field: Field, rows: torch.Tensor) -> Any:
         """A field of fixed size of many samples: (sample, byte) -> (sample, ...)."""
         shape = (len(rows), *(side or 0 for side in field.shape))
@@ -197,6 +217,7 @@ class BatchReader:
 
     def _samples(
         self,
+        names: list[str],
         pieces: Pieces,
         lengths: _Extent,
         indices: NDArray[np.int64],
@@ -206,14 +227,20 @@ class BatchReader:
         """The fields without a fixed size, out of whole records, one by one."""
         memory = memoryview(pieces.memory)  # type: ignore[arg-type]
         ends = (pieces.starts + lengths).tolist()
+        whole = self._whole.get(tuple(names))
+        if whole is None:
+            view = self._view
+            unpack = RecordReader(view.store.layout, names).unpack
+            whole = _WholeReader(unpack, Shows(view.store.layout.schema, names, view.image_as))
+            self._whole[tuple(names)] = whole
         samples = []
         for row, (start, end) in enumerate(zip(pieces.starts.tolist(), ends, strict=True)):
             watch.sample(int(indices[row]))
             try:
-                sample = self._unpack(memory[start:end])
+                sample = whole.unpack(memory[start:end])
             except (CodecError, ImageError) as error:
                 raise self._view.damaged(int(positions[row]), error) from error
-            samples.append(self._show(sample))
+            samples.append(whole.show(sample))
         return samples
 
     def _follow(

@@ -20,8 +20,9 @@ def described(view: StoreView, count: int) -> str:
     settings = {"split": view.split, "image_as": view.image_as, "io": view.io}
     usual = {"split": None, "image_as": "tensor", "io": "auto"}
     said = [f", {name}={value!r}" for name, value in settings.items() if value != usual[name]]
-    kind = "samples" if view.returns is None else "tuples"
-    return f"LMDBDataset({view.path!r}{''.join(said)}): {count:,} {kind} of {fields or 'nothing'}"
+    form = "" if view.returns is None else ", as tuples"
+    what = f"{count:,} samples of {fields or 'nothing'}{form}"
+    return f"LMDBDataset({view.path!r}{''.join(said)}): {what}"
 
 
 def _field(field: Field, view: StoreView) -> str:

@@ -106,8 +106,8 @@ def test_a_dataset_says_what_its_samples_are(shapes, every_kind):
     """In one line: where, which, how many, and the shapes as they come out."""
     dataset = LMDBDataset(shapes.path, returns=("image", "label"), image_as="numpy")
     assert repr(dataset) == (
-        f"LMDBDataset({str(shapes.path)!r}, image_as='numpy'): 12 tuples of "
-        "image (4, 6, 3) uint8, label (3 classes)"
+        f"LMDBDataset({str(shapes.path)!r}, image_as='numpy'): 12 samples of "
+        "image (4, 6, 3) uint8, label (3 classes), as tuples"
     )
     several = LMDBDataset(every_kind.path, fields=("photo", "free", "weather"))
     assert repr(several).endswith(

@@ -196,7 +196,6 @@ def test_batches_of_pictures_are_not_filled_by_the_dozen(ragged):
     """Filled together are small batches alone: 32 of photos, three times over, are a gigabyte."""
     indices = np.arange(4800) % COUNT
     for fields, ops in (
-        (["mask", "label"], ()),
         (["image", "label"], (CenterCrop(90),)),
         (["image", "mask", "label"], (CenterCrop(90),)),
     ):
