@@ -26,7 +26,7 @@ from readers.reading.samples import Sample
 from readers.reading.selection import Selection
 from readers.reading.show import SampleReader
 from readers.reading.transforms import check_transform
-from readers.reading.tv_tensors import TvTensorReader, check_fields
+from readers.reading.tv_tensors import TvTensors, check_fields
 from readers.reading.view import ImageAs, Io, StoreView, access_of, identity_of
 from readers.store.errors import (
     SchemaMismatchError,
@@ -36,7 +36,7 @@ from readers.store.manifest import Manifest
 from readers.store.reader import open_store
 from readers.store.schema import Schema
 
-_OPENED = ("_sample_reader", "_batch_reader", "_as_tuple", "_count", "_start")
+_OPENED = ("_sample_reader", "_batch_reader", "_as_asked", "_count", "_start")
 """What a process works out for itself."""
 
 
@@ -148,10 +148,10 @@ class LMDBDataset(Dataset[Any]):
 
     def _forget(self) -> None:
         """Drop what this process has worked out; it is worked out again on demand."""
-        self._sample_reader: SampleReader | TvTensorReader | None = None
+        self._sample_reader: SampleReader | None = None
         self._count = 0
         self._start: int | None = None
-        self._as_tuple: Callable[[Sample], tuple[Any, ...]] | None = None
+        self._as_asked: Callable[[Sample], Any] | None = None
         self._batch_reader: BatchReader | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -298,8 +298,8 @@ class LMDBDataset(Dataset[Any]):
         start = self._start
         position = self._view.selection.position(at) if start is None else start + at
         sample: Any = reader.at(position)
-        if self._as_tuple is not None:
-            sample = self._as_tuple(sample)
+        if self._as_asked is not None:
+            sample = self._as_asked(sample)
         return sample if self._transform is None else self._transformed(sample, at)
 
     def __iter__(self) -> Iterator[Any]:
@@ -309,15 +309,12 @@ class LMDBDataset(Dataset[Any]):
         """Whether a sample of this dataset has the key."""
         return key in self.keys()
 
-    def _open_reader(self) -> SampleReader | TvTensorReader:
+    def _open_reader(self) -> SampleReader:
         """What reads single samples, and what finds them."""
         view = self._view
-        reader: SampleReader | TvTensorReader
         reader = SampleReader(view.store, view.fields, view.image_as)
-        if view.image_as == "tv_tensor":
-            reader = TvTensorReader(reader, self.schema, view.fields)
         self._count, self._start = len(view.selection), view.selection.only_start
-        self._as_tuple = _tuple_of(view.returns)
+        self._as_asked = _form_of(view)
         self._sample_reader = reader
         return reader
 
@@ -431,6 +428,17 @@ class LMDBDataset(Dataset[Any]):
 
     def __repr__(self) -> str:
         return described(self._view, len(self))
+
+
+def _form_of(view: StoreView) -> Callable[[Sample], Any] | None:
+    """What makes of a sample as it was read what the caller asked for; None where that is it."""
+    as_tuple = _tuple_of(view.returns)
+    if view.image_as != "tv_tensor":
+        return as_tuple
+    as_tv_tensors = TvTensors(view.store.manifest.schema, view.fields)
+    if as_tuple is None:
+        return as_tv_tensors
+    return lambda sample: as_tuple(as_tv_tensors(sample))
 
 
 def _tuple_of(names: Sequence[str] | None) -> Callable[[Sample], tuple[Any, ...]] | None:

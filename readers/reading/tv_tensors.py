@@ -8,36 +8,32 @@ from typing import Any
 import torch
 
 from readers.reading.samples import Sample
-from readers.reading.show import SampleReader
 from readers.store.schema import Field, Schema
 
 VISIBILITY = "visibility"
 """Name of what keypoints have as a third number, which tv_tensors have no place for."""
 
 
-class TvTensorReader:
-    """Takes single samples as tv_tensors; `at` is the per-sample path.
+class TvTensors:
+    """Makes tv_tensors of a sample whose images are tensors.
 
     Args:
-        inner: Reads samples with images as tensors.
         schema: The store's schema.
-        names: The fields that it reads; see `check_fields`.
+        names: The fields of a sample; see `check_fields`.
 
     Raises:
         ImportError: torchvision is not installed.
     """
 
-    def __init__(self, inner: SampleReader, schema: Schema, names: Sequence[str]) -> None:
+    def __init__(self, schema: Schema, names: Sequence[str]) -> None:
         self._types = _tv_tensors()
-        self._inner_at = inner.at
         fields = [schema[name] for name in names]
         (self._image,) = [field.name for field in fields if field.kind == "image"]
         kinds = ("boxes", "mask", "polygons", "keypoints")
         self._rest = [field for field in fields if field.kind in kinds]
 
-    def at(self, position: int) -> Sample:
-        """The fields of the sample at a position in the store."""
-        sample = self._inner_at(position)
+    def __call__(self, sample: Sample) -> Sample:
+        """The same dict, with its values changed."""
         pixels = sample[self._image]
         size = tuple(pixels.shape[-2:])
         types = self._types
