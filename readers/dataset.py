@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, SupportsIndex, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 
 from readers.arguments import check_arguments
 from readers.chance.draws import is_sent
-from readers.reading.arguments import RULES
+from readers.reading.arguments import RULES, Settings
 from readers.reading.batch_reader import BatchReader
 from readers.reading.columns import Columns
 from readers.reading.described import described
@@ -36,6 +36,15 @@ from readers.store.manifest import Manifest
 from readers.store.reader import open_store
 from readers.store.schema import Schema
 
+if TYPE_CHECKING:
+    from typing_extensions import Self, TypeVar, Unpack
+
+    SampleT = TypeVar("SampleT", default=Any)
+else:
+    from typing import TypeVar  # Which has no default before Python 3.13.
+
+    SampleT = TypeVar("SampleT")
+
 _OPENED = ("_sample_reader", "_batch_reader", "_as_asked", "_count", "_start")
 """What a process works out for itself."""
 
@@ -44,7 +53,7 @@ class TransformError(StoreError):
     """A dataset's transform raised. Its cause is what it raised; the text names the sample."""
 
 
-class LMDBDataset(Dataset[Any]):
+class LMDBDataset(Dataset[SampleT]):
     """Samples of a compiled store, by position.
 
     The manifest is read here; shards are opened on first use, once in each process, whoever asks.
@@ -92,6 +101,62 @@ class LMDBDataset(Dataset[Any]):
         torch.Size([3, 48, 64])
     """
 
+    # What a sample is to a type checker: a dict, a tuple of as many values, or what a transform
+    # makes of it, which nobody knows.
+    @overload
+    def __init__(
+        self: LMDBDataset[dict[str, Any]],
+        path: str | Path,
+        *,
+        returns: None = None,
+        transform: None = None,
+        **settings: Unpack[Settings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: LMDBDataset[tuple[Any]],
+        path: str | Path,
+        *,
+        returns: tuple[str],
+        transform: None = None,
+        **settings: Unpack[Settings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: LMDBDataset[tuple[Any, Any]],
+        path: str | Path,
+        *,
+        returns: tuple[str, str],
+        transform: None = None,
+        **settings: Unpack[Settings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: LMDBDataset[tuple[Any, Any, Any]],
+        path: str | Path,
+        *,
+        returns: tuple[str, str, str],
+        transform: None = None,
+        **settings: Unpack[Settings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: LMDBDataset[tuple[Any, ...]],
+        path: str | Path,
+        *,
+        returns: Sequence[str],
+        transform: None = None,
+        **settings: Unpack[Settings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: LMDBDataset[Any],
+        path: str | Path,
+        *,
+        returns: Sequence[str] | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        **settings: Unpack[Settings],
+    ) -> None: ...
     def __init__(
         self,
         path: str | Path,
@@ -270,6 +335,10 @@ class LMDBDataset(Dataset[Any]):
     def __len__(self) -> int:
         return len(self._view)
 
+    @overload
+    def __getitem__(self, index: slice) -> Self: ...
+    @overload
+    def __getitem__(self, index: SupportsIndex | str) -> SampleT: ...
     def __getitem__(self, index: Any) -> Any:
         """The sample at `index`, from the end when negative; that of a key, when it is a text.
 
@@ -302,7 +371,7 @@ class LMDBDataset(Dataset[Any]):
             sample = self._as_asked(sample)
         return sample if self._transform is None else self._transformed(sample, at)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[SampleT]:
         return (self[index] for index in range(len(self)))
 
     def __contains__(self, key: object) -> bool:
@@ -375,7 +444,7 @@ class LMDBDataset(Dataset[Any]):
         """The keys of the samples, in order. Each is read from its record when it is asked for."""
         return Keys(self._view)
 
-    def select(self, indices: Iterable[int]) -> LMDBDataset:
+    def select(self, indices: Iterable[int]) -> Self:
         """A dataset of some of the samples, in the order given.
 
         It carries the choice along when it is pickled: 16 bytes for each run of neighbours.
@@ -384,15 +453,13 @@ class LMDBDataset(Dataset[Any]):
             IndexError: There is no such sample.
         """
         array = chosen_indices(indices, len(self), self._view.path)
-        chosen = LMDBDataset.__new__(type(self))
+        chosen = object.__new__(type(self))
         chosen.__dict__.update(self.__dict__)
         selection = Selection.of(self._view.selection.positions(array))
         chosen._set_view(replace(self._view, chosen=selection, _selection=selection))
         return chosen
 
-    def filter(
-        self, mask: NDArray[np.bool_] | Callable[[Columns], NDArray[np.bool_]]
-    ) -> LMDBDataset:
+    def filter(self, mask: NDArray[np.bool_] | Callable[[Columns], NDArray[np.bool_]]) -> Self:
         """A dataset of the samples for which a mask is true.
 
         Args:
@@ -420,7 +487,7 @@ class LMDBDataset(Dataset[Any]):
         self._view.close()
         self._forget()
 
-    def __enter__(self) -> LMDBDataset:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Any, get_args
 
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
 
 from readers.arguments import FLAG, FUNCTION, TEXT, WHOLE, Takes, is_whole
+from readers.loader.engine_choice import EngineName
+from readers.loader.stock_arguments import StockArguments
 from readers.ops.operations import ImageOp
+
+
+class Settings(StockArguments, total=False):
+    """Arguments of `make_loader` that do not change what kind of thing a batch is."""
+
+    engine: EngineName
+    workers: int | None
+    seed: int
+    rank: int | None
+    world_size: int | None
+    drop_last: bool | None
+    ops: Sequence[ImageOp]
+    sampler: Sampler[int] | None
+    batch_sampler: Iterable[Sequence[int]] | None
+    start_method: str | None
 
 
 def _is_dataset(value: Any) -> bool:

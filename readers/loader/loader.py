@@ -27,7 +27,15 @@ from readers.orders.place import Run
 from readers.stats import LoaderStats
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from readers.loader.make import LoaderConfig
+
+    BatchT = TypeVar("BatchT", default=Any)
+else:
+    from typing import TypeVar  # Which has no default before Python 3.13.
+
+    BatchT = TypeVar("BatchT")
 
 _END = object()
 
@@ -47,7 +55,7 @@ class Engine(Protocol):
         """End threads and processes. The next run starts new ones."""
 
 
-class Loader(DataLoader[Any]):
+class Loader(DataLoader[BatchT]):
     """What `make_loader` returns: a torch DataLoader whose batches come from an engine of ours.
 
     Each iteration is one epoch, and the next one has the next number. The order of samples is a
@@ -177,7 +185,7 @@ class Loader(DataLoader[Any]):
             self._dataset_identity = identity_of_dataset(self.contents.dataset)
         return {**self._batches.identity(), "dataset": self._dataset_identity}
 
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[BatchT]:  # type: ignore[override]
         # An iteration takes its epoch with its first batch: Lightning makes one, then says which.
         self._take_transforms()
         self._close_at_exit()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 from torch.utils.data import Dataset, Sampler
 
 from readers.arguments import check_arguments
 from readers.engines.worker_start import check_start_method
-from readers.loader.arguments import RULES
+from readers.loader.arguments import RULES, Settings
 from readers.loader.contents import Contents
 from readers.loader.engine_choice import EngineName, choose_engine, make_engine
 from readers.loader.loader import Engine, Loader
@@ -27,6 +27,8 @@ from readers.stats import LoaderStats
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from readers.loader.loader import BatchT
 
 _log = logging.getLogger("readers.loader")
 
@@ -121,6 +123,36 @@ class EngineMaker:
         return engine, why
 
 
+# What a batch is to a type checker: a dict or tuple as the samples are, whose values are joined; or
+# what a collate_fn makes of them. Of another's dataset whose samples are typed value by value that
+# says too much: an int becomes a tensor. An overload for those would make all batches Any.
+@overload
+def make_loader(
+    dataset: Dataset[BatchT],
+    batch_size: int | None = None,
+    *,
+    train: bool,
+    **settings: Unpack[Settings],
+) -> Loader[BatchT]: ...
+@overload
+def make_loader(
+    dataset: Dataset[Any],
+    batch_size: int | None = None,
+    *,
+    train: bool,
+    collate_fn: Callable[[Any], BatchT],
+    **settings: Unpack[Settings],
+) -> Loader[BatchT]: ...
+@overload
+def make_loader(
+    dataset: Dataset[Any],
+    batch_size: int | None = None,
+    *,
+    train: bool,
+    pad: bool,
+    collate_fn: Callable[[Any], Any] = collate,
+    **settings: Unpack[Settings],
+) -> Loader[Any]: ...
 def make_loader(
     dataset: Dataset[Any],
     batch_size: int | None = None,
@@ -139,7 +171,7 @@ def make_loader(
     collate_fn: Callable[[Any], Any] = collate,
     start_method: str | None = None,
     **stock: Unpack[StockArguments],
-) -> Loader:
+) -> Loader[Any]:
     """A DataLoader over a dataset, with settings that fit this machine.
 
     Its first log line (logger `readers.loader`, level INFO) says how many batches of what size

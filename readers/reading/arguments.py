@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Set
-from typing import Any
+from collections.abc import Iterable, Sequence, Set
+from typing import Any, TypedDict
 
 from readers.arguments import FLAG, FUNCTION, NAMES, TEXT, Takes
+from readers.reading.view import ImageAs, Io
+
+
+class Settings(TypedDict, total=False):
+    """Arguments of a dataset that do not change what kind of thing a sample is."""
+
+    split: str | Sequence[str] | None
+    fields: Iterable[str] | None
+    image_as: ImageAs
+    transform_field: str | None
+    io: Io
+    checks_files: bool
 
 
 def _path_hint(value: Any) -> str:
