@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset
 import readers
 from readers import augment, ops
 from readers.dataset import LMDBDataset
+from readers.loader.arguments import Settings as LoaderSettings
 from readers.loader.make import make_loader
 from readers.loader.stock_arguments import StockArguments
 from readers.orders.buckets import BucketBatchSampler
@@ -24,6 +25,7 @@ from readers.orders.samplers import (
     ShuffleSampler,
     WeightedSampler,
 )
+from readers.reading.arguments import Settings as DatasetSettings
 
 KINDS = {
     "text": "train",
@@ -226,6 +228,16 @@ def test_a_long_value_is_not_shown_whole(good):
     with pytest.raises(TypeError, match=r"\.\.\. \(dict\)") as caught:
         make_loader(**{**good[make_loader], "seed": dict.fromkeys(range(99), "x" * 99)})
     assert len(str(caught.value)) < 500
+
+
+def test_type_checkers_know_every_argument():
+    """What overloads leave to a TypedDict is all that the functions themselves take."""
+    names = inspect.signature(LMDBDataset).parameters.keys()
+    assert set(DatasetSettings.__annotations__) | {"path", "returns", "transform"} == set(names)
+    own = {"dataset", "batch_size", "train", "pad", "collate_fn"}
+    names = inspect.signature(make_loader).parameters.keys() - {"stock"}
+    known = set(LoaderSettings.__annotations__) | set(StockArguments.__annotations__) | own
+    assert known == names | set(StockArguments.__annotations__)
 
 
 def test_all_public_callables_are_walked():
