@@ -8,9 +8,11 @@ loader = make_loader(dataset, batch_size=64, train=True)
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from readers.albumented import Albumented as Albumented
     from readers.dataset import LMDBDataset as LMDBDataset
     from readers.loader.make import LoaderConfig as LoaderConfig
     from readers.loader.make import make_loader as make_loader
@@ -24,13 +26,17 @@ if TYPE_CHECKING:
     from readers.orders.samplers import ShuffleSampler as ShuffleSampler
     from readers.orders.samplers import WeightedSampler as WeightedSampler
     from readers.prefetch import DevicePrefetcher as DevicePrefetcher
+    from readers.reading.collate import collate as collate
     from readers.store.errors import StoreError as StoreError
     from readers.store.read_policy import ReadPolicy as ReadPolicy
     from readers.targets import detection_targets as detection_targets
     from readers.targets import pack_objects as pack_objects
     from readers.targets import pad_images as pad_images
 
+    __version__: str
+
 _HOMES = {
+    "Albumented": "readers.albumented",
     "BlockShuffleSampler": "readers.orders.samplers",
     "BucketBatchSampler": "readers.orders.buckets",
     "ClassBalancedSampler": "readers.orders.samplers",
@@ -44,6 +50,7 @@ _HOMES = {
     "ShuffleSampler": "readers.orders.samplers",
     "StoreError": "readers.store.errors",
     "WeightedSampler": "readers.orders.samplers",
+    "collate": "readers.reading.collate",
     "detection_targets": "readers.targets",
     "make_loader": "readers.loader.make",
     "pack_objects": "readers.targets",
@@ -58,8 +65,13 @@ def __getattr__(name: str) -> Any:
     """Public names are loaded on first use, so that `import readers.store` stays light."""
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
+    if name == "__version__":
+        try:
+            return importlib.metadata.version("lmdb-packer")
+        except importlib.metadata.PackageNotFoundError as error:
+            raise AttributeError(f"{__file__} is not installed, so has no version") from error
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_HOMES]
+    return [*globals(), "__version__", *_HOMES]

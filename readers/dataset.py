@@ -4,35 +4,50 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, SupportsIndex, get_args, overload
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
+from readers.arguments import check_arguments
 from readers.chance.draws import is_sent
+from readers.reading.arguments import RULES, Settings
 from readers.reading.batch_reader import BatchReader
-from readers.reading.names import cannot_set, checked_names, split_name, unknown
+from readers.reading.columns import Columns
+from readers.reading.described import described
+from readers.reading.indices import checked_index, checked_indices, chosen_indices
+from readers.reading.keys import Keys
+from readers.reading.names import cannot_set, checked_names, no_fact, split_names, unknown
 from readers.reading.samples import Sample
 from readers.reading.selection import Selection
 from readers.reading.show import SampleReader
 from readers.reading.together import SamplesTogether
+from readers.reading.transforms import check_transform
+from readers.reading.tv_tensors import TvTensors, check_fields
 from readers.reading.view import ImageAs, Io, StoreView, access_of, identity_of
 from readers.store.errors import (
     SchemaMismatchError,
     StoreError,
-    UnknownKeyError,
 )
 from readers.store.manifest import Manifest
 from readers.store.read_policy import ReadPolicy
-from readers.store.reader import StoreReader, open_store
+from readers.store.reader import open_store
 from readers.store.schema import Schema
 
-_OPENED = ("_sample_reader", "_batch_reader", "_as_tuple", "_count", "_start")
+if TYPE_CHECKING:
+    from typing_extensions import Self, TypeVar, Unpack
+
+    SampleT = TypeVar("SampleT", default=Any)
+else:
+    from typing import TypeVar  # Which has no default before Python 3.13.
+
+    SampleT = TypeVar("SampleT")
+
+_OPENED = ("_sample_reader", "_batch_reader", "_as_asked", "_count", "_start")
 """What a process works out for itself."""
 
 
@@ -40,37 +55,7 @@ class TransformError(StoreError):
     """A dataset's transform raised. Its cause is what it raised; the text names the sample."""
 
 
-class Columns(Mapping[str, NDArray[Any]]):
-    """Numbers that the index of a store keeps of every sample, by name: no record is read.
-
-    Scalar fields have their own names (`label`, `split`); an image whose size differs between
-    samples has `image.height` and `image.width`. Each value is an array with one row a sample of
-    the dataset, in its order; it is made when it is asked for.
-    """
-
-    def __init__(self, store: StoreReader, selection: Selection) -> None:
-        self._store = store
-        self._selection = selection
-        self._dtypes = {item.name: item.dtype for item in store.layout.columns}
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        if name not in self._dtypes:
-            raise SchemaMismatchError(
-                unknown("column", name, tuple(self._dtypes), self._store.path)
-            )
-        parts = [shard.columns[name] for shard in self._store.shards()]
-        if not parts:  # A store without samples has no shards to say the element type.
-            return np.empty(0, self._dtypes[name])
-        return np.concatenate(parts)[self._selection.all_positions()]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._dtypes)
-
-    def __len__(self) -> int:
-        return len(self._dtypes)
-
-
-class LMDBDataset(Dataset[Any]):
+class LMDBDataset(Dataset[SampleT]):
     """Samples of a compiled store, by position.
 
     The manifest is read here; shards are opened on first use, once in each process, whoever asks.
@@ -79,15 +64,19 @@ class LMDBDataset(Dataset[Any]):
 
     Args:
         path: Folder written by `packer build`.
-        split: Name of a split, as the raw data has it or as "train", "val" or "test". None means
-            all samples.
+        split: Name of a split, as the raw data has it or as "train", "val" or "test"; or several,
+            whose samples come in the order of the store. None means all samples.
         fields: Names of the fields to decode, in any order. None means all, or those in `returns`.
         returns: Makes samples tuples of these fields, in this order. None: dicts of all `fields`.
         image_as: What images are: "tensor", (channel, height, width) uint8, channels-last in
             memory; "numpy", (height, width, channel) uint8; or "pil". Those of a store built with
-            mode "unchanged" may be uint16.
+            mode "unchanged" may be uint16. "tv_tensor": the images, boxes, masks and keypoints of
+            single samples are torchvision's tv_tensors, which its v2 transforms move together;
+            outlines are pixels then, and a visibility is a field of its own, `visibility`.
         transform: Called with each sample; its result takes the sample's place. It may be set
-            later as well: `dataset.transform = function`, or None.
+            later as well: `dataset.transform = function`, or None. **A plain transform that moves
+            the image moves nothing else**: torchvision's v2 transforms take all along with
+            image_as="tv_tensor", albumentations' in `readers.Albumented`, a loader's `ops` always.
         transform_field: Name of a field that the transform is called with instead; its result
             takes the field's place. So transforms of torchvision and timm get the image alone.
         io: How the store is read from its disk or server. "auto" reads what is asked for, in large
@@ -103,6 +92,7 @@ class LMDBDataset(Dataset[Any]):
             missing is then an error where it is read.
 
     Raises:
+        TypeError: An argument is of another kind.
         StoreNotFoundError: There is nothing at `path`.
         StoreIncompleteError: The folder has no manifest: its build did not finish.
         ShardError: Shards are missing or of another size: it was not copied to the end.
@@ -115,11 +105,67 @@ class LMDBDataset(Dataset[Any]):
         torch.Size([3, 48, 64])
     """
 
+    # What a sample is to a type checker: a dict, a tuple of as many values, or what a transform
+    # makes of it, which nobody knows.
+    @overload
+    def __init__(
+        self: LMDBDataset[dict[str, Any]],
+        path: str | Path,
+        *,
+        returns: None = None,
+        transform: None = None,
+        **settings: Unpack[Settings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: LMDBDataset[tuple[Any]],
+        path: str | Path,
+        *,
+        returns: tuple[str],
+        transform: None = None,
+        **settings: Unpack[Settings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: LMDBDataset[tuple[Any, Any]],
+        path: str | Path,
+        *,
+        returns: tuple[str, str],
+        transform: None = None,
+        **settings: Unpack[Settings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: LMDBDataset[tuple[Any, Any, Any]],
+        path: str | Path,
+        *,
+        returns: tuple[str, str, str],
+        transform: None = None,
+        **settings: Unpack[Settings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: LMDBDataset[tuple[Any, ...]],
+        path: str | Path,
+        *,
+        returns: Sequence[str],
+        transform: None = None,
+        **settings: Unpack[Settings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: LMDBDataset[Any],
+        path: str | Path,
+        *,
+        returns: Sequence[str] | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        **settings: Unpack[Settings],
+    ) -> None: ...
     def __init__(
         self,
         path: str | Path,
         *,
-        split: str | None = None,
+        split: str | Sequence[str] | None = None,
         fields: Iterable[str] | None = None,
         returns: Sequence[str] | None = None,
         image_as: ImageAs = "tensor",
@@ -129,6 +175,7 @@ class LMDBDataset(Dataset[Any]):
         read_policy: ReadPolicy | None = None,
         checks_files: bool = True,
     ) -> None:
+        check_arguments("LMDBDataset", RULES, locals())
         if io not in get_args(Io):
             raise ValueError(f"io must be one of {', '.join(get_args(Io))}; got {io!r}")
         if image_as not in get_args(ImageAs):
@@ -153,12 +200,13 @@ class LMDBDataset(Dataset[Any]):
             what = "field of its samples"
             raise SchemaMismatchError(unknown(what, transform_field, result or wanted, path))
         self._transform_field = transform_field
-        self.transform = transform
+        if image_as == "tv_tensor":
+            check_fields([store.manifest.schema[name] for name in wanted], result)
         self._set_view(
             StoreView(
                 path=path,
                 identity=identity_of(store.manifest),
-                split=None if split is None else split_name(split, store.manifest, path),
+                split=None if split is None else split_names(split, store.manifest, path),
                 chosen=None,
                 fields=wanted,
                 returns=result,
@@ -169,6 +217,7 @@ class LMDBDataset(Dataset[Any]):
                 _store=None if io == "read-ahead" else store,
             )
         )
+        self.transform = transform
 
     def _set_view(self, view: StoreView) -> None:
         self._view = view
@@ -179,7 +228,7 @@ class LMDBDataset(Dataset[Any]):
         self._sample_reader: SampleReader | None = None
         self._count = 0
         self._start: int | None = None
-        self._as_tuple: Callable[[Sample], tuple[Any, ...]] | None = None
+        self._as_asked: Callable[[Sample], Any] | None = None
         self._batch_reader: BatchReader | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -208,14 +257,14 @@ class LMDBDataset(Dataset[Any]):
 
     @transform.setter
     def transform(self, transform: Callable[[Any], Any] | None) -> None:
-        if transform is not None and not callable(transform):
-            raise TypeError(f"a transform is called with each sample, or None; got {transform!r}")
+        check_transform(transform, self._view)
         self._transform = transform
 
     @property
     def is_plain(self) -> bool:
-        """Whether samples are as the store has them: no transform, nothing of a subclass's."""
-        return self._transform is None and not self.is_overridden
+        """Whether samples are as stored: no transform, no tv_tensors, nothing of a subclass's."""
+        is_stored = self._transform is None and self._view.image_as != "tv_tensor"
+        return is_stored and not self.is_overridden
 
     @property
     def is_overridden(self) -> bool:
@@ -245,6 +294,52 @@ class LMDBDataset(Dataset[Any]):
         return list(self.manifest.classes)
 
     @property
+    def class_to_idx(self) -> dict[str, int]:
+        """Class name -> label."""
+        return {name: label for label, name in enumerate(self.manifest.classes)}
+
+    @property
+    def splits(self) -> dict[str, int]:
+        """Split name -> samples of it in the store; empty when it has no splits."""
+        return dict(self.manifest.splits)
+
+    @property
+    def targets(self) -> NDArray[np.int64]:
+        """The label of each sample, (sample,) int64, from the index.
+
+        Raises:
+            AttributeError: The samples have no label.
+        """
+        if "label" not in self.columns:
+            raise AttributeError(no_fact("targets", "field 'label'", self._view.path))
+        return np.array(self.columns["label"], np.int64)
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        """Mean of each channel over all pixels of the store, white as 1.
+
+        Raises:
+            AttributeError: The store does not say it.
+        """
+        return self._channel_fact("mean")
+
+    @property
+    def std(self) -> tuple[float, ...]:
+        """Standard deviation of each channel over all pixels of the store, white as 1.
+
+        Raises:
+            AttributeError: The store does not say it.
+        """
+        return self._channel_fact("std")
+
+    def _channel_fact(self, name: str) -> tuple[float, ...]:
+        values = self.manifest.statistics.get(f"channel_{name}")
+        if values is None:
+            what = f"channel_{name}, as its images differ in channels or depth, or are not pixels"
+            raise AttributeError(no_fact(name, what, self._view.path))
+        return tuple(values)
+
+    @property
     def columns(self) -> Columns:
         """Arrays of the index, one row for each sample of this dataset, by name."""
         return Columns(self._view.store, self._view.selection)
@@ -252,11 +347,18 @@ class LMDBDataset(Dataset[Any]):
     def __len__(self) -> int:
         return len(self._view)
 
-    def __getitem__(self, index: int) -> Any:
-        """The sample at `index`, from the end when negative.
+    @overload
+    def __getitem__(self, index: slice) -> Self: ...
+    @overload
+    def __getitem__(self, index: SupportsIndex | str) -> SampleT: ...
+    def __getitem__(self, index: Any) -> Any:
+        """The sample at `index`, from the end when negative; that of a key, when it is a text.
+
+        A slice gives a dataset of those samples, as `select` does.
 
         Raises:
             IndexError: There is no such sample.
+            UnknownKeyError: No sample of this dataset has the key.
             ShardError: A shard or record is missing or damaged; the message names the sample.
             TransformError: The transform raised.
         """
@@ -266,20 +368,34 @@ class LMDBDataset(Dataset[Any]):
         # Plain integers in range are nearly all that samplers ask for, and each look-up of an
         # attribute or call shows here: 4 us a sample are 2.
         count = self._count
-        at = index if type(index) is int and 0 <= index < count else self._checked(index, count)
+        if type(index) is int and 0 <= index < count:
+            at = index
+        elif isinstance(index, slice):
+            return self.select(np.arange(*index.indices(count)))
+        elif isinstance(index, str):
+            at = self.index_of(index)
+        else:
+            at = checked_index(index, count, self._view.path)
         start = self._start
         position = self._view.selection.position(at) if start is None else start + at
         sample: Any = reader.at(position)
-        if self._as_tuple is not None:
-            sample = self._as_tuple(sample)
+        if self._as_asked is not None:
+            sample = self._as_asked(sample)
         return sample if self._transform is None else self._transformed(sample, at)
+
+    def __iter__(self) -> Iterator[SampleT]:
+        return (self[index] for index in range(len(self)))
+
+    def __contains__(self, key: object) -> bool:
+        """Whether a sample of this dataset has the key."""
+        return key in self.keys()
 
     def _open_reader(self) -> SampleReader:
         """What reads single samples, and what finds them."""
         view = self._view
         reader = SampleReader(view.store, view.fields, view.image_as)
         self._count, self._start = len(view.selection), view.selection.only_start
-        self._as_tuple = _tuple_of(view.returns)
+        self._as_asked = _form_of(view)
         self._sample_reader = reader
         return reader
 
@@ -287,13 +403,14 @@ class LMDBDataset(Dataset[Any]):
         """The samples of a batch: fields of fixed size come by one gather for all of them."""
         if self.is_overridden:
             return [self[index] for index in indices]
-        if self._transform is not None:
-            count = len(self._view.selection)
-            return list(self.together(self._checked_indices(indices, count)))
+        view = self._view
+        if self._transform is not None or view.image_as == "tv_tensor":
+            found = checked_indices(indices, len(view.selection), view.path)
+            return list(self.together(found))
         reader = self._batch_reader
         if reader is None:
-            reader = self._batch_reader = BatchReader(self._view)
-        samples = reader.read(self._checked_indices(indices, len(self._view.selection)))
+            reader = self._batch_reader = BatchReader(view)
+        samples = reader.read(checked_indices(indices, len(view.selection), view.path))
         return samples.in_order() if is_sent(indices) else samples
 
     def together(self, indices: NDArray[np.int64]) -> SamplesTogether:
@@ -308,33 +425,8 @@ class LMDBDataset(Dataset[Any]):
 
     def _finished(self, sample: Sample, index: int) -> Any:
         """A sample as the caller gets it."""
-        found: Any = sample if self._as_tuple is None else self._as_tuple(sample)
+        found: Any = sample if self._as_asked is None else self._as_asked(sample)
         return found if self._transform is None else self._transformed(found, index)
-
-    def _checked(self, index: int, count: int) -> int:
-        try:
-            at = operator.index(index)
-        except TypeError:
-            at = None
-        # True is an int to Python, and a mask by mistake to everybody else.
-        if at is None or isinstance(index, bool):
-            raise TypeError(
-                f"an index is a whole number; got {index!r}. For several samples: "
-                "dataset.select(...)"
-            )
-        if not -count <= at < count:
-            raise IndexError(f"sample {at} of {self._view.path}, expected [0, {count})")
-        return at + count if at < 0 else at
-
-    def _checked_indices(self, indices: Sequence[int], count: int) -> NDArray[np.int64]:
-        """Many indices in [0, count), checked in one step where they are plain numbers."""
-        array = np.array(indices)
-        if array.dtype != np.int64 or array.ndim != 1:
-            return np.array([self._checked(index, count) for index in indices], np.int64)
-        wrong = (array < -count) | (array >= count)
-        if wrong.any():
-            self._checked(indices[int(wrong.argmax())], count)
-        return np.where(array < 0, array + count, array)
 
     def _transformed(self, sample: Any, index: int) -> Any:
         """The sample after the user's function."""
@@ -368,12 +460,7 @@ class LMDBDataset(Dataset[Any]):
             IndexError: There is no such sample.
             SchemaMismatchError: The samples of this store keep no key.
         """
-        store, selection = self._view.store, self._view.selection
-        if "key" not in store.manifest.schema:
-            raise SchemaMismatchError(unknown("field", "key", self.schema.names, self._view.path))
-        position = selection.position(self._checked(index, len(selection)))
-        reader = SampleReader(store, ("key",), self._view.image_as)
-        return str(reader.at(position)["key"])
+        return self.keys()[checked_index(index, len(self), self._view.path)]
 
     def index_of(self, key: str) -> int:
         """Index in this dataset of the sample with a key.
@@ -381,24 +468,13 @@ class LMDBDataset(Dataset[Any]):
         Raises:
             UnknownKeyError: The dataset has no such sample.
         """
-        try:
-            position = self._view.store.find(key.encode("utf-8", "surrogateescape"))
-        except UnicodeEncodeError:  # No name on disk reads like that, so no sample has it.
-            position = None
-        index = None if position is None else self._view.selection.index_of(position)
-        if index is None:
-            where = (
-                self._view.path
-                if position is None
-                else f"{self._view.path} has it, but not this selection"
-            )
-            raise UnknownKeyError(
-                f"no sample with the key {key!r}: {where}. A key is the path relative to the raw "
-                "folder, with / between folders."
-            )
-        return index
+        return self.keys().index(key)
 
-    def select(self, indices: Iterable[int]) -> LMDBDataset:
+    def keys(self) -> Keys:
+        """The keys of the samples, in order. Each is read from its record when it is asked for."""
+        return Keys(self._view)
+
+    def select(self, indices: Iterable[int]) -> Self:
         """A dataset of some of the samples, in the order given.
 
         It carries the choice along when it is pickled: 16 bytes for each run of neighbours.
@@ -406,32 +482,14 @@ class LMDBDataset(Dataset[Any]):
         Raises:
             IndexError: There is no such sample.
         """
-        if not isinstance(indices, (np.ndarray, torch.Tensor, range)):
-            indices = list(indices)
-        array = np.asarray(indices)
-        if array.dtype == bool:
-            raise TypeError("a mask goes to filter(); select() takes indices")
-        if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-            raise TypeError(
-                f"indices must be whole numbers in one row; got {array.dtype} {array.shape}"
-            )
-        count = len(self)
-        wrong = (array < -count) | (array >= count)
-        if wrong.any():
-            raise IndexError(
-                f"sample {array[wrong.argmax()]} of {self._view.path}, expected [0, {count})"
-            )
-        array = array.astype(np.int64)
-        array = np.where(array < 0, array + count, array)
-        chosen = LMDBDataset.__new__(type(self))
+        array = chosen_indices(indices, len(self), self._view.path)
+        chosen = object.__new__(type(self))
         chosen.__dict__.update(self.__dict__)
         selection = Selection.of(self._view.selection.positions(array))
         chosen._set_view(replace(self._view, chosen=selection, _selection=selection))
         return chosen
 
-    def filter(
-        self, mask: NDArray[np.bool_] | Callable[[Columns], NDArray[np.bool_]]
-    ) -> LMDBDataset:
+    def filter(self, mask: NDArray[np.bool_] | Callable[[Columns], NDArray[np.bool_]]) -> Self:
         """A dataset of the samples for which a mask is true.
 
         Args:
@@ -439,9 +497,12 @@ class LMDBDataset(Dataset[Any]):
 
         Raises:
             ValueError: The mask is not one bool for each sample.
+            SchemaMismatchError: The function asks for a column or name that there is not.
 
         Example:
-            >>> dataset.filter(lambda columns: columns["label"] == 1)  # doctest: +SKIP
+            >>> dataset = LMDBDataset("shapes.lmdb")
+            >>> len(dataset.filter(lambda columns: columns["label"] == "cat"))
+            35
         """
         array = np.asarray(mask(self.columns) if callable(mask) else mask)
         if array.dtype != bool or array.shape != (len(self),):
@@ -456,11 +517,25 @@ class LMDBDataset(Dataset[Any]):
         self._view.close()
         self._forget()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
     def __repr__(self) -> str:
-        split = "" if self._view.split is None else f", split={self._view.split!r}"
-        what = f"{len(self):,} samples of {', '.join(self._view.fields)}"
-        io = "" if self._view.io == "auto" else f", io={self._view.io!r}"
-        return f"LMDBDataset({self._view.path!r}{split}{io}): {what}"
+        return described(self._view, len(self))
+
+
+def _form_of(view: StoreView) -> Callable[[Sample], Any] | None:
+    """What makes of a sample as it was read what the caller asked for; None where that is it."""
+    as_tuple = _tuple_of(view.returns)
+    if view.image_as != "tv_tensor":
+        return as_tuple
+    as_tv_tensors = TvTensors(view.store.manifest.schema, view.fields)
+    if as_tuple is None:
+        return as_tv_tensors
+    return lambda sample: as_tuple(as_tv_tensors(sample))
 
 
 def _tuple_of(names: Sequence[str] | None) -> Callable[[Sample], tuple[Any, ...]] | None:

@@ -122,10 +122,8 @@ def make_loader(store: str, raw: str, w: str, v: str, batch: int, workers: int) 
     from readers.ops import Letterbox, RandomFlip, RandomResizedCrop
 
     path = f"{store}/store.lmdb"
-    if w == "w3":
-        dataset = LMDBDataset(path, returns=("image", "boxes", "labels"))
-    else:
-        dataset = LMDBDataset(path, returns=("image", "label"))
+    names = ["image", "boxes", "labels"] if w == "w3" else ["image", "label"]
+    dataset = LMDBDataset(path, returns=names)
     ops: tuple[Any, ...] = (RandomResizedCrop(224), RandomFlip()) if w == "w1" else ()
     if (w, v) == ("w3", "jpg"):
         ops = (Letterbox(640),)

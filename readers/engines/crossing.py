@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from multiprocessing import reduction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,9 +29,25 @@ def described(value: Any, writer: SlotWriter) -> Any:
                 "Move batches in the training loop: DevicePrefetcher(loader, device)"
             )
         return writer.place(value)
+    if _is_tv_tensor(value):
+        plain = described(value.as_subclass(torch.Tensor), writer)
+        return _TvTensor(type(value), dict(vars(value)), plain)
     if type(value) is np.ndarray and _has_tensor_type(value.dtype):
         return writer.place(value)
     return mapped(value, lambda part, _: described(part, writer))
+
+
+class _TvTensor(NamedTuple):
+    """One of torchvision's tv_tensors: a tensor with facts of its own, such as a size."""
+
+    kind: type[torch.Tensor]
+    facts: dict[str, Any]
+    layout: Any
+
+
+def _is_tv_tensor(value: Any) -> bool:
+    is_tensor = isinstance(value, torch.Tensor) and value.layout is torch.strided
+    return is_tensor and type(value).__module__.startswith("torchvision.tv_tensors")
 
 
 def _has_tensor_type(dtype: np.dtype[Any]) -> bool:
@@ -42,6 +58,10 @@ def resolved(layout: Any, reader: SlotReader) -> Any:
     """The batch again, out of its slot."""
     if isinstance(layout, Place):
         return reader.at(layout)
+    if isinstance(layout, _TvTensor):
+        value = resolved(layout.layout, reader).as_subclass(layout.kind)
+        vars(value).update(layout.facts)
+        return value
     return mapped(layout, lambda part, _: resolved(part, reader))
 
 

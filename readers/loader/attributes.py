@@ -7,12 +7,15 @@ from typing import Any
 from readers.loader.served import MarkingCollate
 from readers.store.wording import did_you_mean
 
-_INSTEAD = {
+INSTEAD = {
     "collate_fn": "collate_fn=",
     "num_workers": "workers=",
     "worker_init_fn": "a transform that sets up what it needs when it is first called, as workers' "
     "random numbers follow from seed, epoch and batch already",
     "generator": "seed=",
+    "timeout": "nothing, as a worker that ends is reported at once",
+    "in_order": "nothing, as batches always come in order",
+    "pin_memory_device": "DevicePrefetcher(loader, device)",
     "multiprocessing_context": "start_method=",
     "batch_size": "batch_size=",
     "sampler": "sampler=",
@@ -20,7 +23,7 @@ _INSTEAD = {
     "drop_last": "drop_last=",
     "pad": "pad=",
 }
-"""What to give `make_loader` for a setting of DataLoader."""
+"""What to give `make_loader`, or do, for a setting of DataLoader."""
 
 _ARGUMENTS = ("ops", "seed", "engine", "workers", "sampler", "collate_fn", "batch_size", "pad")
 
@@ -41,8 +44,8 @@ def is_same_setting(shown: Any, value: Any) -> bool:
 
 def settled(name: str, value: Any, loader: Any) -> str:
     """Why a setting cannot be changed, and what can be done."""
-    instead = _INSTEAD.get(name)
-    way = f" with {instead}" if instead else ""
+    instead = INSTEAD.get(name)
+    way = f" with {instead}" if instead and not instead.startswith("nothing") else ""
     return (
         f"a loader of make_loader is settled when it is made: {name} is "
         f"{getattr(loader, name)!r}, and cannot become {value!r}. Make another one{way}"
@@ -51,7 +54,7 @@ def settled(name: str, value: Any, loader: Any) -> str:
 
 def unknown_setting(name: str) -> str:
     """Why an attribute cannot be set, and what can be done."""
-    hint = did_you_mean(name, [*_INSTEAD, *_ARGUMENTS])
+    hint = did_you_mean(name, [*INSTEAD, *_ARGUMENTS])
     if name in ("transform", "transforms", "target_transform"):
         hint = " A transform is the dataset's: dataset.transform = function."
     elif name in _ARGUMENTS:

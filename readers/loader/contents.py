@@ -18,6 +18,7 @@ from readers.chance.permutation import derived_words
 from readers.dataset import LMDBDataset
 from readers.ops.operations import ImageOp
 from readers.reading.collate import collate
+from readers.reading.even_sizes import shape_of_all
 from readers.reading.filling import MapFiller, StoreFiller
 from readers.reading.joined import JoinedFiller
 from readers.reading.worked_images import ImageOps
@@ -105,7 +106,13 @@ class Contents:
                 f"{needs}; got collate_fn={self.collate_fn!r}. Leave collate_fn out, and change "
                 "the batches that the loader gives; or do what ops do in a transform"
             )
-        if _stores_of(self.dataset, is_transformed_too=True) is not None:
+        stores = _stores_of(self.dataset, is_transformed_too=True)
+        if stores and any(one.view.image_as == "tv_tensor" for one in stores.datasets):
+            return (
+                "ops make tensors; take image_as='tensor' or 'numpy', with which boxes, masks and "
+                "points follow; or do what ops do in a transform"
+            )
+        if stores is not None:
             return (
                 f"{needs}; got one with a transform. Put what ops do into the transform, or take "
                 "the transform out (dataset.transform = None)"
@@ -246,6 +253,7 @@ def image_ops(dataset: LMDBDataset, ops: Sequence[ImageOp], seed: int) -> ImageO
     if not ops:
         return None
     from readers.ops.image_plan import compile_ops  # Loads OpenCV.
+    from readers.ops.table import SIZE_ROWS
 
     view = dataset.view
     images = [f for f in dataset.schema.fields if f.kind == "image" and f.name in view.fields]
@@ -262,5 +270,9 @@ def image_ops(dataset: LMDBDataset, ops: Sequence[ImageOp], seed: int) -> ImageO
         raise ValueError("ops make tensors; take image_as='tensor' or 'numpy'")
     height, width, channel_count = field.shape
     size = None if height is None or width is None else (height, width)
+    if size is None and not isinstance(ops[0], tuple(SIZE_ROWS)):
+        # Such ops need images of one size, which these may have all the same.
+        shape = shape_of_all(view, field)
+        size = None if shape is None else (shape[0], shape[1])
     plan = compile_ops(ops, channel_count or 0, field.dtype, image_size=size)
     return ImageOps(field.name, plan, seed)

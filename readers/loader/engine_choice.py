@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 from torch.utils.data import Dataset
@@ -13,10 +13,11 @@ from readers.engines.threads import DirectEngine, ThreadEngine
 from readers.loader.loader import Engine
 from readers.machine import batches_ahead
 from readers.ops.operations import ImageOp
+from readers.reading.even_sizes import likely_bytes, likely_shape
 from readers.reading.filling import MapFiller, StoreFiller
 from readers.reading.joined import JoinedFiller
 from readers.stats import LoaderStats
-from readers.store.schema import Schema, field_bytes
+from readers.store.schema import Field, field_bytes
 
 EngineName = Literal["auto", "thread", "process"]
 
@@ -46,15 +47,39 @@ def choose_engine(
         return "process", "samples go through Python one by one"
     if ops or not isinstance(dataset, LMDBDataset):
         return "process", "operations on images, one by one"
-    schema = dataset.schema
-    ragged = [schema[name] for name in dataset.view.fields if not schema[name].is_fixed]
-    if not ragged:
+    schema, names = dataset.schema, dataset.view.fields
+    sizes = _known_sizes(dataset)
+    if len(sizes) == len(names):
         return "thread", "all fields have a fixed size, so a batch is one copy"
-    names = ", ".join(field.name for field in ragged)
+    ragged = [schema[name] for name in names if name not in sizes]
     is_small = all(field.kind != "image" for field in ragged)
-    if is_small and _fixed_bytes(schema, dataset.view.fields) >= _COPIED_BYTES_LEAST:
-        return "thread", f"copying takes longer than {names}, which differ in size"
-    return "process", f"{names} differ in size between samples"
+    if is_small and sum(sizes.values()) >= _COPIED_BYTES_LEAST:
+        differing = ", ".join(field.name for field in ragged)
+        return "thread", f"copying takes longer than {differing}, which differ in size"
+    encoded = [field.name for field in ragged if _is_encoded(field)]
+    if encoded:
+        return "process", f"{', '.join(encoded)} are decoded, one by one"
+    # An image of one size may still have no place that is known.
+    store = dataset.view.store
+    differing = ", ".join(f.name for f in ragged if likely_shape(store, f) is None)
+    if not differing:
+        return "process", "what lies behind the images of a record differs in size"
+    return "process", f"{differing} differ in size between samples"
+
+
+def _is_encoded(field: Field) -> bool:
+    return field.kind in ("image", "mask") and not field.holds_elements
+
+
+def _known_sizes(dataset: LMDBDataset) -> dict[str, int]:
+    """Bytes of each field that has as many in all samples, as far as can be seen at once."""
+    sizes = {}
+    for name in dataset.view.fields:
+        field = dataset.schema[name]
+        found = field_bytes(field) if field.is_fixed else likely_bytes(dataset.view.store, field)
+        if found is not None:
+            sizes[name] = found
+    return sizes
 
 
 def make_engine(
@@ -100,10 +125,11 @@ def make_engine(
         )
     group_count = 1
     if isinstance(dataset, LMDBDataset) and batch_size is not None:
-        batch_bytes = batch_size * _fixed_bytes(dataset.schema, dataset.view.fields)
+        sizes = _known_sizes(dataset)
+        batch_bytes = batch_size * sum(sizes.values())
         # Images of no fixed size, or with operations, take long enough to be filled batch by batch.
         has_pictures = any(
-            dataset.schema[name].kind in ("image", "mask") and not dataset.schema[name].is_fixed
+            dataset.schema[name].kind in ("image", "mask") and name not in sizes
             for name in dataset.view.fields
         )
         has_ops = isinstance(filler, StoreFiller) and filler.has_ops
@@ -114,9 +140,3 @@ def make_engine(
     return ThreadEngine(
         filler, workers, workers + 1, stats=stats, group_count=group_count, is_pinned=is_pinned
     )
-
-
-def _fixed_bytes(schema: Schema, names: Iterable[str]) -> int:
-    """Bytes of the fields of fixed size of one sample."""
-    fields = (schema[name] for name in names)
-    return sum(field_bytes(field) for field in fields if field.is_fixed)

@@ -28,7 +28,15 @@ from readers.orders.place import Run
 from readers.stats import LoaderStats
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from readers.loader.make import LoaderConfig
+
+    BatchT = TypeVar("BatchT", default=Any)
+else:
+    from typing import TypeVar  # Which has no default before Python 3.13.
+
+    BatchT = TypeVar("BatchT")
 
 _END = object()
 
@@ -48,7 +56,7 @@ class Engine(Protocol):
         """End threads and processes. The next run starts new ones."""
 
 
-class Loader(DataLoader[Any]):
+class Loader(DataLoader[BatchT]):
     """What `make_loader` returns: a torch DataLoader whose batches come from an engine of ours.
 
     Each iteration is one epoch, and the next one has the next number. The order of samples is a
@@ -178,7 +186,7 @@ class Loader(DataLoader[Any]):
             self._dataset_identity = identity_of_dataset(self.contents.dataset)
         return {**self._batches.identity(), "dataset": self._dataset_identity}
 
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[BatchT]:  # type: ignore[override]
         # An iteration takes its epoch with its first batch: Lightning makes one, then says which.
         self._take_transforms()
         self._close_at_exit()
@@ -253,11 +261,21 @@ class Loader(DataLoader[Any]):
 
     def __str__(self) -> str:
         facts = self.totals.as_dict()
+        if not facts["batch_count"]:
+            return f"{self!r}, nothing loaded yet"
         return (
             f"{facts['sample_count']:,} samples in {facts['batch_count']:,} batches by the "
             f"{facts['engine']} engine: {facts['samples_per_s']:,.0f} samples/s, "
             f"{facts['bytes_per_s'] / 1e9:.2f} GB/s, {facts['queue_depth']:.1f} batches ready; "
             f"{facts['verdict']}"
+        )
+
+    def __repr__(self) -> str:
+        size = "" if self.batch_size is None else f", batch_size={self.batch_size}"
+        ops = f", ops={list(self.contents.ops)}" if self.contents.ops else ""
+        return (
+            f"Loader of {self.contents.dataset!r}{size}{ops}: {len(self):,} batches an epoch by "
+            f"the {self.totals.engine} engine, workers={self.config.workers}"
         )
 
     def __copy__(self) -> Loader:

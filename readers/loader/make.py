@@ -5,21 +5,30 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 from torch.utils.data import Dataset, Sampler
 
+from readers.arguments import check_arguments
+from readers.engines.worker_start import check_start_method
+from readers.loader.arguments import RULES, Settings
 from readers.loader.contents import Contents
 from readers.loader.engine_choice import EngineName, choose_engine, make_engine
 from readers.loader.loader import Engine, Loader
 from readers.loader.served import inner
+from readers.loader.stock_arguments import StockArguments, check_known, machine_of
 from readers.machine import PREFETCH_FACTOR, loader_worker_count
 from readers.ops.operations import ImageOp
-from readers.orders.order_sampler import OrderSampler, Remainder
+from readers.orders.order_sampler import SEED_END, OrderSampler, Remainder
 from readers.orders.samplers import SequentialSampler, ShuffleSampler
 from readers.reading.collate import collate
 from readers.stats import LoaderStats
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from readers.loader.loader import BatchT
 
 _log = logging.getLogger("readers.loader")
 
@@ -41,11 +50,18 @@ class LoaderConfig:
     persistent_workers: bool
 
     @classmethod
-    def tuned(cls, workers: int | None = None) -> LoaderConfig:
+    def tuned(
+        cls,
+        workers: int | None = None,
+        pin_memory: bool | None = None,
+        prefetch_factor: int | None = None,
+    ) -> LoaderConfig:
         """The settings for this machine and job; see `loader_worker_count`.
 
         Args:
             workers: As asked for. None chooses.
+            pin_memory: As asked for, where there is a GPU. None: wherever there is one.
+            prefetch_factor: As asked for, where there are workers. None is 2.
 
         Raises:
             ValueError: `workers` is negative.
@@ -56,8 +72,8 @@ class LoaderConfig:
             raise ValueError(f"workers must be at least 0; got {workers!r}")
         return cls(
             workers=workers,
-            prefetch_factor=PREFETCH_FACTOR if workers else None,
-            pin_memory=torch.cuda.is_available(),
+            prefetch_factor=(prefetch_factor or PREFETCH_FACTOR) if workers else None,
+            pin_memory=pin_memory is not False and torch.cuda.is_available(),
             persistent_workers=workers > 0,
         )
 
@@ -107,6 +123,36 @@ class EngineMaker:
         return engine, why
 
 
+# What a batch is to a type checker: a dict or tuple as the samples are, whose values are joined; or
+# what a collate_fn makes of them. Of another's dataset whose samples are typed value by value that
+# says too much: an int becomes a tensor. An overload for those would make all batches Any.
+@overload
+def make_loader(
+    dataset: Dataset[BatchT],
+    batch_size: int | None = None,
+    *,
+    train: bool,
+    **settings: Unpack[Settings],
+) -> Loader[BatchT]: ...
+@overload
+def make_loader(
+    dataset: Dataset[Any],
+    batch_size: int | None = None,
+    *,
+    train: bool,
+    collate_fn: Callable[[Any], BatchT],
+    **settings: Unpack[Settings],
+) -> Loader[BatchT]: ...
+@overload
+def make_loader(
+    dataset: Dataset[Any],
+    batch_size: int | None = None,
+    *,
+    train: bool,
+    pad: bool,
+    collate_fn: Callable[[Any], Any] = collate,
+    **settings: Unpack[Settings],
+) -> Loader[Any]: ...
 def make_loader(
     dataset: Dataset[Any],
     batch_size: int | None = None,
@@ -124,7 +170,8 @@ def make_loader(
     batch_sampler: Iterable[Sequence[int]] | None = None,
     collate_fn: Callable[[Any], Any] = collate,
     start_method: str | None = None,
-) -> Loader:
+    **stock: Unpack[StockArguments],
+) -> Loader[Any]:
     """A DataLoader over a dataset, with settings that fit this machine.
 
     Its first log line (logger `readers.loader`, level INFO) says how many batches of what size
@@ -164,13 +211,27 @@ def make_loader(
         collate_fn: Joins samples, in place of ours.
         start_method: How processes start: "fork", "spawn", "forkserver". None: as the program has
             chosen by the first epoch; but workers of a process that was spawned are spawned too.
+        **stock: In torch's words: `num_workers` is `workers`; `prefetch_factor` and `pin_memory`
+            are torch's (by themselves 2, and wherever there is a GPU); `shuffle` may repeat what
+            `train` says, and `persistent_workers` that they are.
 
     Raises:
+        TypeError: An argument is of another kind, such as the path of a store for a dataset.
         ValueError: There is no batch to load, or an argument is out of its range.
     """
+    given = {name: value for name, value in locals().items() if name != "stock"}
+    check_known(stock, given)
+    check_arguments("make_loader", RULES, {**given, **stock})
+    check_start_method(start_method)
+    if not 0 <= seed < SEED_END:
+        raise ValueError(f"seed must be in [0, {SEED_END}); got {seed!r}")
+    # torch takes no whole numbers but Python's.
+    batch_size, seed = None if batch_size is None else int(batch_size), int(seed)
     dataset = inner(dataset)
+    has_order = sampler is not None or batch_sampler is not None
+    machine = machine_of(stock, workers=workers, train=train, has_order=has_order)
     if batch_sampler is not None:
-        _check_alone(batch_size, sampler, drop_last, pad, rank)
+        _check_alone(batch_size, sampler, drop_last, pad, rank, world_size)
         drop_last = False
     else:
         if batch_size is None or batch_size < 1:
@@ -181,8 +242,8 @@ def make_loader(
         if sampler is None:
             sampler = _order(dataset, train, drop_last, seed, rank, world_size)
         else:
-            _check_sampler(dataset, sampler, pad, rank)
-    config = LoaderConfig.tuned(workers)
+            _check_sampler(dataset, sampler, pad, rank, world_size)
+    config = LoaderConfig.tuned(*machine)
     contents = Contents(dataset=dataset, ops=tuple(ops), seed=seed, collate_fn=collate_fn, pad=pad)
     stats = LoaderStats("process", config.workers)
     batch_count, rest = _batch_count(dataset, batch_size, drop_last, pad, sampler, batch_sampler)
@@ -229,6 +290,7 @@ def _check_alone(
     drop_last: bool | None,
     pad: bool,
     rank: int | None,
+    world_size: int | None,
 ) -> None:
     """A batch_sampler says all of this itself; what is given beside it would not hold."""
     given = {
@@ -237,6 +299,7 @@ def _check_alone(
         "drop_last": drop_last is not None,
         "pad": pad,
         "rank": rank is not None,
+        "world_size": world_size is not None,
     }
     names = [name for name, is_given in given.items() if is_given]
     if names:
@@ -262,10 +325,14 @@ def _order(
 
 
 def _check_sampler(
-    dataset: Dataset[Any], sampler: Sampler[int], pad: bool, rank: int | None
+    dataset: Dataset[Any],
+    sampler: Sampler[int],
+    pad: bool,
+    rank: int | None,
+    world_size: int | None,
 ) -> None:
     """A sampler cuts an epoch over ranks itself, and is of this dataset."""
-    if rank is not None:
+    if rank is not None or world_size is not None:
         raise ValueError("rank and world_size go to the sampler, which cuts its order over ranks")
     if isinstance(sampler, OrderSampler):
         size = len(dataset)  # type: ignore[arg-type]

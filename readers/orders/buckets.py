@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch.utils.data import Sampler
 
+from readers.arguments import check_arguments
 from readers.chance.permutation import permuted, permuted_in_groups
 from readers.chance.streams import Purpose
 from readers.dataset import LMDBDataset
+from readers.orders.arguments import RULES
 from readers.orders.place import Place, Run
 from readers.orders.ranks import check_ranks, ranks
 
@@ -59,6 +61,7 @@ class BucketBatchSampler(Sampler[list[int]]):
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
+        check_arguments(type(self).__name__, RULES, locals())
         array = np.asarray(buckets)
         if array.ndim != 1 or array.dtype.kind not in "iu" or not len(array):
             raise ValueError(

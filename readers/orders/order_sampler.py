@@ -20,6 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import DistributedSampler
 
+from readers.arguments import check_arguments
+from readers.orders.arguments import RULES
 from readers.orders.place import Place, Run
 from readers.orders.ranks import check_ranks, ranks
 
@@ -31,7 +33,7 @@ Remainder = Literal["pad", "drop", "keep"]
 _CHUNK = 2**12
 """Indices worked out together; numpy's calls for a few of them take as long as for this many."""
 
-_SEED_END = 2**64
+SEED_END = 2**64
 
 
 class OrderSampler(DistributedSampler[int]):
@@ -53,6 +55,7 @@ class OrderSampler(DistributedSampler[int]):
             lets ranks differ by one, so that each sample comes once.
 
     Raises:
+        TypeError: `size` is neither a number nor a dataset.
         ValueError: An argument is out of its range.
     """
 
@@ -66,16 +69,17 @@ class OrderSampler(DistributedSampler[int]):
         world_size: int | None = None,
         remainder: Remainder = "pad",
     ) -> None:
+        check_arguments(type(self).__name__, RULES, locals())
         # Not DistributedSampler's own: it would settle rank and world size now, before Lightning
         # and others have made their processes.
-        self.size = size if isinstance(size, int) else len(size)
-        self.count = self.size if num_samples is None else num_samples
+        self.size = len(size) if isinstance(size, Sized) else int(size)
+        self.count = self.size if num_samples is None else int(num_samples)
         if self.size < 0 or self.count < 0:
             raise ValueError(
                 f"size and num_samples must be at least 0; got {self.size} and {self.count}"
             )
-        if not 0 <= seed < _SEED_END:
-            raise ValueError(f"seed must be in [0, {_SEED_END}); got {seed!r}")
+        if not 0 <= seed < SEED_END:
+            raise ValueError(f"seed must be in [0, {SEED_END}); got {seed!r}")
         if remainder not in get_args(Remainder):
             raise ValueError(
                 f"remainder must be one of {', '.join(get_args(Remainder))}; got {remainder!r}"

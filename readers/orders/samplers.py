@@ -11,9 +11,11 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch.utils.data import ConcatDataset, Subset
 
+from readers.arguments import check_arguments
 from readers.chance.permutation import permuted
 from readers.chance.streams import Purpose
 from readers.dataset import LMDBDataset
+from readers.orders.arguments import RULES
 from readers.orders.blocks import block_shuffled
 from readers.orders.mixing import counts_of, mixed
 from readers.orders.order_sampler import OrderSampler, Remainder
@@ -99,6 +101,7 @@ class BlockShuffleSampler(OrderSampler):
         world_size: int | None = None,
         remainder: Remainder = "pad",
     ) -> None:
+        check_arguments(type(self).__name__, RULES, locals())
         super().__init__(size, seed=seed, rank=rank, world_size=world_size, remainder=remainder)
         if min(block_size, window, lanes) < 1:
             raise ValueError(
@@ -161,6 +164,7 @@ class WeightedSampler(OrderSampler):
         world_size: int | None = None,
         remainder: Remainder = "pad",
     ) -> None:
+        check_arguments(type(self).__name__, RULES, locals())
         self.weights = checked_weights(weights)
         candidate_count = int(np.count_nonzero(self.weights))
         if not replacement:
@@ -239,6 +243,7 @@ class ClassBalancedSampler(OrderSampler):
         world_size: int | None = None,
         remainder: Remainder = "pad",
     ) -> None:
+        check_arguments(type(self).__name__, RULES, locals())
         values = labels_of(labels)
         super().__init__(
             len(values),
@@ -314,6 +319,7 @@ class MixtureSampler(OrderSampler):
         world_size: int | None = None,
         remainder: Remainder = "pad",
     ) -> None:
+        check_arguments(type(self).__name__, RULES, locals())
         if isinstance(sizes, ConcatDataset):
             sizes = [len(part) for part in sizes.datasets]  # type: ignore[arg-type]
         self._sizes = np.array(sizes, np.int64)

@@ -10,8 +10,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from torch.utils.data import get_worker_info
 
 from readers.ops.followers import Followers
 from readers.reading.buffers import SMALL_BYTES, BufferPool, take_plain, take_pooled
+from readers.reading.even_sizes import EvenFields
 from readers.reading.gather import Gatherer, empty_batch
 from readers.reading.request import RECORDS, Extent, Request
 from readers.reading.samples import GatheredSamples
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 Take = Callable[[int], torch.Tensor]
 """Gives so many uninitialised bytes, as a uint8 tensor."""
 
+_Fixed = tuple[Field, Extent, int]
+
 _IMAGES = "<images>"
 """Among what is asked for by the names of fields, as `RECORDS` is."""
 
@@ -51,13 +55,24 @@ class PreparedBatch:
         positions: Of the samples in the store.
         located: The samples.
         params: What is done to their images, if anything is.
+        fixed: Fields that have one size in this batch, with their place in a record and bytes.
+        ragged: Names of the others, which are taken out of whole records.
         request: What is needed of their records.
     """
 
     positions: NDArray[np.int64]
     located: Located
     params: Params | None
+    fixed: list[_Fixed]
+    ragged: list[str]
     request: Request
+
+
+class _WholeReader(NamedTuple):
+    """What takes fields out of whole records."""
+
+    unpack: Callable[[memoryview], dict[str, Any]]
+    show: Shows
 
 
 class BatchReader:
@@ -85,15 +100,16 @@ class BatchReader:
         rest = [f for f in fields if f.name != worked and f not in self._masks]
         self._scalars = [field for field in rest if field.is_scalar]
         # With their place in a record, and their bytes.
-        self._fixed = [
+        self._fixed: list[_Fixed] = [
             (field, layout.fixed_offsets[field.name], field_bytes(field))
             for field in rest
             if field.is_fixed and not field.is_scalar
         ]
         self._ragged = [field.name for field in rest if not field.is_fixed] + extra
         self._ragged += [field.name for field in self._masks]
-        self._unpack = RecordReader(layout, self._ragged).unpack
-        self._show = Shows(schema, self._ragged, view.image_as)
+        # With operations records are read whole anyway, or windows of their images alone.
+        self._even = EvenFields(layout, self._ragged if ops is None else [])
+        self._whole: dict[tuple[str, ...], _WholeReader] = {}
         self._gather = Gatherer()
         self._pools: dict[int, BufferPool] = {}
 
@@ -133,12 +149,22 @@ class BatchReader:
         positions = view.selection.positions(indices)
         located = view.store.located(positions)
         params = None if images is None else images.draw(located, positions, epoch, draws)
-        request = Request(located, is_whole=bool(self._ragged))
-        for field, offset, byte_count in self._fixed:
-            request.add(field.name, offset, byte_count)
+        even = self._even.of(located)
+        ragged = [name for name in self._ragged if name not in even]
+        fixed = [*self._fixed, *(self._as_fixed(name, *found) for name, found in even.items())]
+        request = Request(located, is_whole=bool(ragged))
+        for field, first, byte_count in fixed:
+            request.add(field.name, first, byte_count)
         if images is not None and params is not None:
             request.add(_IMAGES, *images.place(located, params))
-        return PreparedBatch(positions=positions, located=located, params=params, request=request)
+        return PreparedBatch(
+            positions=positions,
+            located=located,
+            params=params,
+            fixed=fixed,
+            ragged=ragged,
+            request=request,
+        )
 
     def _take(self, byte_count: int) -> torch.Tensor:
         if get_worker_info() is not None:
@@ -171,7 +197,7 @@ class BatchReader:
         for field in self._scalars:
             batch[field.name] = _column(located, field)
         rows: dict[str, torch.Tensor] = {}
-        for field, _, byte_count in self._fixed:
+        for field, _, byte_count in prepared.fixed:
             is_small = byte_count * max(counts) < SMALL_BYTES
             memory = (take_plain if is_small else take)(len(positions) * byte_count)
             rows[field.name] = memory.view(len(positions), byte_count)
@@ -180,7 +206,7 @@ class BatchReader:
         watch.storage_batch_count += request.waited
         watch.reads += request.reads
 
-        for field, _, _ in self._fixed:
+        for field, _, _ in prepared.fixed:
             gathered = self._gather(request.pieces(field.name), rows[field.name])
             batch[field.name] = self._values(field, gathered)
         watch.lap("read")
@@ -190,10 +216,10 @@ class BatchReader:
             pieces, lengths = request.pieces(_IMAGES), request.lengths(_IMAGES)
             worked = images.write(pieces, lengths, indices, positions, params, out, watch)
             batch[self._ops.field] = self._images(worked)
-        if self._ragged:
+        if prepared.ragged:
             pieces, lengths = request.pieces(RECORDS), request.lengths(RECORDS)
-            samples = self._samples(pieces, lengths, indices, positions, watch)
-            for name in self._ragged:
+            samples = self._samples(prepared.ragged, pieces, lengths, indices, positions, watch)
+            for name in prepared.ragged:
                 batch[name] = [sample[name] for sample in samples]
             watch.lap("decode")
         if self._followers is not None and params is not None and self._ops is not None:
@@ -213,6 +239,13 @@ class BatchReader:
             for turn, count in enumerate(counts)
         ]
 
+    def _as_fixed(
+        self, name: str, shape: tuple[int, ...], start: NDArray[np.int64], byte_count: int
+    ) -> _Fixed:
+        """A field of one size in this batch, like those of `_fixed`."""
+        field = self._view.store.layout.schema[name]
+        return msgspec.structs.replace(field, shape=shape), start, byte_count
+
     def _values(self, field: Field, rows: torch.Tensor) -> Any:
         """A field of fixed size of many samples: (sample, byte) -> (sample, ...)."""
         shape = (len(rows), *(side or 0 for side in field.shape))
@@ -229,6 +262,7 @@ class BatchReader:
 
     def _samples(
         self,
+        names: list[str],
         pieces: Pieces,
         lengths: Extent,
         indices: NDArray[np.int64],
@@ -238,14 +272,20 @@ class BatchReader:
         """The fields without a fixed size, out of whole records, one by one."""
         memory = memoryview(pieces.memory)  # type: ignore[arg-type]
         ends = (pieces.starts + lengths).tolist()
+        whole = self._whole.get(tuple(names))
+        if whole is None:
+            view = self._view
+            unpack = RecordReader(view.store.layout, names).unpack
+            whole = _WholeReader(unpack, Shows(view.store.layout.schema, names, view.image_as))
+            self._whole[tuple(names)] = whole
         samples = []
         for row, (start, end) in enumerate(zip(pieces.starts.tolist(), ends, strict=True)):
             watch.sample(int(indices[row]))
             try:
-                sample = self._unpack(memory[start:end])
+                sample = whole.unpack(memory[start:end])
             except (CodecError, ImageError) as error:
                 raise self._view.damaged(int(positions[row]), error) from error
-            samples.append(self._show(sample))
+            samples.append(whole.show(sample))
         return samples
 
     def _follow(

@@ -16,6 +16,9 @@ from readers.reading.samples import GatheredSamples
 _NUMBERS = (bool, int, float, np.number, np.bool_)
 _ALIGNMENT_BYTES = 64
 
+_TV_TENSORS = "torchvision.tv_tensors"
+"""Where torchvision has tensors that say what they are."""
+
 
 def collate(samples: Sequence[Any]) -> Any:
     """One batch of many samples, for any DataLoader.
@@ -87,6 +90,8 @@ def _joined(values: Any) -> Any:
 
 
 def _tensors_joined(values: list[Any]) -> Any:
+    if any(type(value).__module__.startswith(_TV_TENSORS) for value in values):
+        return _tv_tensors_joined(values)
     if all(isinstance(value, (torch.Tensor, np.ndarray)) for value in values):
         kinds = {(tuple(value.shape), value.dtype) for value in values}
         if len(kinds) == 1:
@@ -94,6 +99,22 @@ def _tensors_joined(values: list[Any]) -> Any:
         if get_worker_info() is not None and all(_is_plain(value) for value in values):
             return _in_one_piece(values)
     return values
+
+
+def _tv_tensors_joined(values: list[Any]) -> Any:
+    """Images of one size, and masks of classes, are one of their kind; objects stay lists.
+
+    Boxes and points are in the size of their own image, which a stack of them has no place for.
+    """
+    kind, first = type(values[0]), values[0]
+    is_stacked = kind.__name__ == "Image" or (kind.__name__ == "Mask" and first.ndim == 2)
+    alike = all(
+        type(value) is kind and value.shape == first.shape and value.dtype == first.dtype
+        for value in values
+    )
+    if not (is_stacked and alike):
+        return values
+    return default_collate([value.as_subclass(torch.Tensor) for value in values]).as_subclass(kind)
 
 
 def _is_plain(value: Any) -> bool:

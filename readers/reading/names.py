@@ -59,7 +59,27 @@ def unknown(what: str, name: str, known: Sequence[str], path: str | Path) -> str
     return f"{path}: no {what} {name!r}; it has {has}.{did_you_mean(name, known)}"
 
 
-def split_name(split: str, manifest: Manifest, path: str) -> str:
+def no_fact(attribute: str, what: str, path: str) -> str:
+    """The message that a store does not say what an attribute would be."""
+    return f"{path}: a dataset of it has no {attribute}, since the store has no {what}"
+
+
+def split_names(
+    splits: str | Sequence[str], manifest: Manifest, path: str
+) -> str | tuple[str, ...]:
+    """The splits of these names, each as the store has it; of a single one its name."""
+    if isinstance(splits, str):
+        return _split_name(splits, manifest, path)
+    found = tuple(_split_name(split, manifest, path) for split in splits)
+    if not found:
+        raise ValueError(f"split names no split; got {splits!r}. None means all samples")
+    for name in found:
+        if found.count(name) > 1:
+            raise ValueError(f"split: {name!r} is named twice in {tuple(splits)!r}")
+    return found[0] if len(found) == 1 else found
+
+
+def _split_name(split: str, manifest: Manifest, path: str) -> str:
     """The split of this name, or the only one that goes by it (valid for val)."""
     if split in manifest.splits:
         return split

@@ -24,7 +24,7 @@ from readers.store.manifest import Manifest
 from readers.store.read_policy import ReadPolicy
 from readers.store.reader import Access, StoreReader, open_store
 
-ImageAs = Literal["tensor", "numpy", "pil"]
+ImageAs = Literal["tensor", "numpy", "pil", "tv_tensor"]
 
 Io = Literal["auto", "map", "read", "read-ahead"]
 
@@ -69,7 +69,7 @@ class StoreView:
     Attributes:
         path: Folder of the store, absolute.
         identity: Digest of the store that `path` had when the view was made.
-        split: Name of a split, or None for all samples.
+        split: Name of a split, names of several, or None for all samples.
         chosen: Positions in the store, once they were chosen; else a split is found in the index.
         fields: Names of the fields, in order.
         returns: Names of those that make a tuple of a sample, or None for dicts.
@@ -80,7 +80,7 @@ class StoreView:
 
     path: str
     identity: bytes
-    split: str | None
+    split: str | tuple[str, ...] | None
     chosen: Selection | None
     fields: tuple[str, ...]
     returns: tuple[str, ...] | None
@@ -132,7 +132,7 @@ class StoreView:
             if self.split is None:
                 selection = Selection.of_all(self.store.manifest.sample_count)
             else:
-                selection = _split_selection(self.store, self.split)
+                selection = _split_selection(self.store, _as_names(self.split))
         self._selection = selection
         return selection
 
@@ -143,7 +143,7 @@ class StoreView:
 
     def __len__(self) -> int:
         if self._selection is None and self.chosen is None and self.split is not None:
-            return self.store.manifest.splits[self.split]
+            return sum(self.store.manifest.splits[name] for name in _as_names(self.split))
         return len(self.selection)
 
     def damaged(self, position: int, error: StoreError) -> ShardError:
@@ -170,19 +170,28 @@ def identity_of(manifest: Manifest) -> bytes:
     return digest.digest()[:16]
 
 
-def _split_selection(store: StoreReader, split: str) -> Selection:
-    schema, expected = store.manifest.schema, store.manifest.splits[split]
+def _as_names(split: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (split,) if isinstance(split, str) else split
+
+
+def _split_selection(store: StoreReader, splits: tuple[str, ...]) -> Selection:
+    schema = store.manifest.schema
+    expected = sum(store.manifest.splits[split] for split in splits)
     names = (schema["split"].names or ()) if "split" in schema else ()
-    if split not in names:
-        raise ManifestError(f"{store.path}: split {split!r} is none of its field 'split': {names}")
-    value = names.index(split)
+    for split in splits:
+        if split not in names:
+            raise ManifestError(
+                f"{store.path}: split {split!r} is none of its field 'split': {names}"
+            )
+    values = [names.index(split) for split in splits]
     runs: list[NDArray[np.int64]] = []
     for shard, first in zip(store.shards(), store.first_samples, strict=False):
-        runs.append(np.flatnonzero(shard.columns["split"] == value) + first)
+        runs.append(np.flatnonzero(np.isin(shard.columns["split"], values)) + first)
     selection = Selection.of(np.concatenate(runs) if runs else np.zeros(0, np.int64))
     if len(selection) != expected:
+        shown = ", ".join(map(repr, splits))
         raise ManifestError(
-            f"{store.path}: {len(selection)} samples of split {split!r}, expected {expected}. "
+            f"{store.path}: {len(selection)} samples of split {shown}, expected {expected}. "
             "The manifest was changed; copy the store again."
         )
     return selection

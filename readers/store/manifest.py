@@ -27,6 +27,7 @@ from readers.store.layout import (
     MANIFEST_NAME,
     shard_name,
 )
+from readers.store.not_a_store import hint_for_file, hint_for_folder
 from readers.store.read_policy import ReadPolicy, tried
 from readers.store.schema import Schema
 
@@ -175,7 +176,7 @@ def read_manifest(path: str | Path, policy: ReadPolicy | None = None) -> Manifes
         data = tried(partial(_read_at_once, file), policy)
     except NotADirectoryError as error:
         raise StoreNotFoundError(
-            f"{path} is a file; a store is a folder with {MANIFEST_NAME}"
+            f"{path} is a file; a store is a folder with {MANIFEST_NAME}. {hint_for_file(path)}"
         ) from error
     except FileNotFoundError as error:
         raise _absent(path) from error
@@ -209,8 +210,7 @@ def _absent(path: Path) -> StoreNotFoundError | StoreIncompleteError:
             f"{path}: nothing there. Expected the folder that `packer build RAW {path}` makes."
         )
     return StoreIncompleteError(
-        f"{path}: no {MANIFEST_NAME} in it, so it is not a store, or its copy did not finish. "
-        "Copy it again, or build it: packer build RAW " + str(path)
+        f"{path}: no {MANIFEST_NAME} in it, so it is not a store. {hint_for_folder(path)}"
     )
 
 

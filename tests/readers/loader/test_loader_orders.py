@@ -459,7 +459,7 @@ def test_several_stores_are_mixed(numbers, make_loader):
         ({"batch_sampler": [[1]], "drop_last": True}, "got drop_last beside it"),
         ({"batch_sampler": [[1]], "drop_last": False}, "got drop_last beside it"),
         ({"batch_sampler": [[1]], "pad": True}, "got pad beside it"),
-        ({"batch_sampler": [[1]], "rank": 0, "world_size": 1}, "got rank beside it"),
+        ({"batch_sampler": [[1]], "rank": 0, "world_size": 1}, "got rank and world_size beside it"),
         ({"batch_size": 2, "pad": True, "drop_last": True}, "pad fills the last batch up"),
         ({"batch_size": 2, "pad": True, "sampler": [1]}, "a sampler of readers; got list"),
         (

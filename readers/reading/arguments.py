@@ -1,0 +1,51 @@
+"""What the arguments of a dataset take."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence, Set
+from typing import Any, TypedDict
+
+from readers.arguments import FLAG, FUNCTION, NAMES, TEXT, Takes
+from readers.reading.view import ImageAs, Io
+
+
+class Settings(TypedDict, total=False):
+    """Arguments of a dataset that do not change what kind of thing a sample is."""
+
+    split: str | Sequence[str] | None
+    fields: Iterable[str] | None
+    image_as: ImageAs
+    transform_field: str | None
+    io: Io
+    checks_files: bool
+
+
+def _path_hint(value: Any) -> str:
+    if hasattr(value, "__getitem__") and hasattr(value, "view"):
+        return "It is a dataset already"
+    if isinstance(value, bytes):
+        return f"As a text: {os.fsdecode(value)!r}"
+    if isinstance(value, Iterable):
+        return "Several: torch.utils.data.ConcatDataset([LMDBDataset(path) for path in paths])"
+    return ""
+
+
+RULES: dict[str, Takes] = {
+    "path": Takes(
+        "the folder of a store, a text or Path",
+        lambda value: isinstance(value, (str, os.PathLike)),
+        _path_hint,
+    ),
+    "split": Takes("the name of a split, or a list of them", NAMES.accepts).or_none(),
+    "fields": NAMES.or_none(),
+    "returns": Takes(
+        "a list of names, in the order that they are to come in",
+        lambda value: NAMES.accepts(value) and not isinstance(value, Set),
+    ).or_none(),
+    "image_as": TEXT,
+    "transform": FUNCTION.or_none(),
+    "transform_field": TEXT.or_none(),
+    "io": TEXT,
+    "checks_files": FLAG,
+}
