@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 
 from readers.arguments import FLAG, FUNCTION, NAMES, TEXT, Takes
 from readers.reading.view import ImageAs, Io
+from readers.store.read_policy import ReadPolicy
 
 
 class Settings(TypedDict, total=False):
@@ -18,6 +19,7 @@ class Settings(TypedDict, total=False):
     image_as: ImageAs
     transform_field: str | None
     io: Io
+    read_policy: ReadPolicy | None
     checks_files: bool
 
 
@@ -47,5 +49,9 @@ RULES: dict[str, Takes] = {
     "transform": FUNCTION.or_none(),
     "transform_field": TEXT.or_none(),
     "io": TEXT,
+    "read_policy": Takes(
+        "a ReadPolicy, such as ReadPolicy(retry_count=9)",
+        lambda value: isinstance(value, ReadPolicy),
+    ).or_none(),
     "checks_files": FLAG,
 }

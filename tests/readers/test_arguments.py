@@ -56,6 +56,7 @@ FITS = {
         "transform": CALLABLES,
         "transform_field": {"text"},
         "io": {"text"},
+        "read_policy": set(),
         "checks_files": {"flag"},
     },
     make_loader: {
