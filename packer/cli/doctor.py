@@ -34,12 +34,18 @@ from packer.doctor.need import PREFETCH_FACTOR
     show_default=True,
     help="Batches that each loader worker is ahead.",
 )
+@click.option(
+    "--images-per-s",
+    type=click.FloatRange(min=0, min_open=True),
+    help="What training is to get, held against what the disk or server gives.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def doctor_command(
     path: Path | None,
     batch_size: int,
     worker_count: int | None,
     prefetch_factor: int,
+    images_per_s: float | None,
     as_json: bool,
 ) -> None:
     """Check that this machine and job can train fast from STORE or RAW.
@@ -51,7 +57,11 @@ def doctor_command(
     from packer.doctor import doctor
 
     report = doctor(
-        path, batch_size=batch_size, worker_count=worker_count, prefetch_factor=prefetch_factor
+        path,
+        batch_size=batch_size,
+        worker_count=worker_count,
+        prefetch_factor=prefetch_factor,
+        images_per_s=images_per_s,
     )
     click.echo(json.dumps(report.as_dict()) if as_json else printable(report.summary()))
     if not report.is_good:
