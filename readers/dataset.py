@@ -165,6 +165,8 @@ class LMDBDataset(Dataset[Any]):
                 image_as=image_as,
                 io=io,
                 read_policy=read_policy,
+                # As it is open by now. It costs a slow mount ten calls to find it again.
+                _store=None if io == "read-ahead" else store,
             )
         )
 

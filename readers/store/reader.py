@@ -183,9 +183,14 @@ class StoreReader:
             file = self.bytes.add(number, path, descriptor)
         finally:
             os.close(descriptor)
-        # Checking goes through the index from end to end, with the kernel reading ahead.
+        # Of a mapped file, checking goes through the index from end to end, with the kernel reading
+        # ahead. Where files are read, the index comes by two reads: what lies behind them would
+        # come along.
+        is_random = not self._reads_ahead
+        if is_random and self.access == "read":
+            self.bytes.expect(number, in_order=False)
         shard = ShardReader(path, file, info, self.layout)
-        if not self._reads_ahead:
+        if is_random and self.access == "map":
             self.bytes.expect(number, in_order=False)
         return shard
 
