@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from packer.doctor import page_cache
 from readers.store.errors import CodecError, ImageError, ShardError
-from readers.store.read_bytes import ReadBytes, ReadPolicy
+from readers.store.read_bytes import ReadBytes
+from readers.store.read_policy import ReadPolicy
 from readers.store.record import RecordReader
 from readers.store.record_bytes import Wanted
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
 import struct
+from collections import deque
 from multiprocessing import forkserver, reduction
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, Protocol
@@ -37,6 +39,9 @@ class Filler(Protocol):
 
     def enter_worker(self) -> None:
         """From now on this is a loader worker."""
+
+    def expect(self, parts: list[NDArray[np.int64]], epoch: int) -> None:
+        """These batches will be asked for."""
 
     def fill(self, indices: NDArray[np.int64], epoch: int, take: Any, watch: Watch) -> Any:
         """The batch of samples `indices`, its tensors in memory from `take(byte_count)`."""
@@ -149,20 +154,47 @@ def _serve(connection: Connection, filler: Filler, seed: int, status: Any) -> No
         EOFError: The main process is gone; so does OSError say.
     """
     slots: dict[int, Slot] = {}
+    tasks: deque[_Task] = deque()
     while True:
-        message = connection.recv_bytes()
-        run, turn, epoch, number, slot_number, index_count, is_new = TASK.unpack(message)
-        if is_new:
-            slots[slot_number] = Slot(reduction.recv_handle(connection))
-        slot = slots[slot_number]
-        indices = np.frombuffer(os.pread(slot.descriptor, index_count * 8, 0), np.int64)
-        seed_globals(seed, epoch, number)
+        # All that is asked for already: its bytes may be read while the first is worked on.
+        while not tasks or connection.poll():
+            tasks.append(_received(connection, slots))
+            _expect(filler, tasks[-1])
+        task = tasks.popleft()
+        seed_globals(seed, task.epoch, task.number)
         watch = _SharedWatch(status)
-        answer = _answer(filler, indices, epoch, slot, watch)
-        measured = (watch.stages, watch.storage_batch_count)
+        answer = _answer(filler, task.indices, task.epoch, slots[task.slot_number], watch)
         # Before the answer: who has it may ask what this worker died of.
         SAMPLE.pack_into(status, 0, NO_SAMPLE)
-        connection.send((run, turn, slot_number, measured, answer))
+        connection.send((task.run, task.turn, task.slot_number, watch.measured(), answer))
+
+
+class _Task(NamedTuple):
+    """A batch that is asked for."""
+
+    run: int
+    turn: int
+    epoch: int
+    number: int
+    slot_number: int
+    indices: NDArray[np.int64]
+
+
+def _received(connection: Connection, slots: dict[int, Slot]) -> _Task:
+    """The next task."""
+    message = connection.recv_bytes()
+    run, turn, epoch, number, slot_number, index_count, is_new = TASK.unpack(message)
+    if is_new:
+        slots[slot_number] = Slot(reduction.recv_handle(connection))
+    # Out of the slot, before it is filled.
+    data = os.pread(slots[slot_number].descriptor, index_count * 8, 0)
+    return _Task(run, turn, epoch, number, slot_number, np.frombuffer(data, np.int64))
+
+
+def _expect(filler: Filler, task: _Task) -> None:
+    """Have the bytes of a batch read. What is wrong is met again where it is filled."""
+    with contextlib.suppress(Exception):
+        filler.expect([task.indices], task.epoch)
 
 
 def _answer(

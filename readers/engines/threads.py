@@ -32,10 +32,57 @@ _DIRECT_KEPT_COUNT = 2
 class GroupFiller(Protocol):
     """Makes several batches at once; see `readers.reading.filling`."""
 
+    @property
+    def ahead_count(self) -> int:
+        """Groups that it is good to know of before they are asked for."""
+
+    def expect(self, parts: list[NDArray[np.int64]], epoch: int) -> None:
+        """These batches will be asked for."""
+
+    def drop_expected(self) -> None:
+        """Nothing that was expected will be asked for."""
+
     def fill_group(
         self, parts: list[NDArray[np.int64]], epoch: int, take: Any, watch: Watch
     ) -> list[Any]:
         """The batches of several lists of indices."""
+
+
+class Groups:
+    """Groups of batches to fill, of which the filler gets to know some before their turn.
+
+    Args:
+        parts: The indices of each batch.
+        count: Batches of a group.
+        epoch: Their number.
+        filler: Fills them.
+    """
+
+    def __init__(
+        self, parts: Iterable[NDArray[np.int64]], count: int, epoch: int, filler: GroupFiller
+    ) -> None:
+        self._parts = iter(parts)
+        self._count = count
+        self._epoch = epoch
+        self._filler = filler
+        self._ahead_count = filler.ahead_count
+        self._coming: deque[list[NDArray[np.int64]]] = deque()
+
+    def next(self) -> list[NDArray[np.int64]]:
+        """The next group; empty at the end."""
+        while len(self._coming) <= self._ahead_count:
+            group = list(islice(self._parts, self._count))
+            if not group:
+                break
+            if self._ahead_count:
+                self._filler.expect(group, self._epoch)
+            self._coming.append(group)
+        return self._coming.popleft() if self._coming else []
+
+    def end(self) -> None:
+        """No other will be filled."""
+        if self._ahead_count:
+            self._filler.drop_expected()
 
 
 class ThreadEngine:
@@ -116,13 +163,13 @@ class ThreadEngine:
             Exception: What the filler raised, as soon as it is known.
         """
         executor, owner = self._started(), os.getpid()
-        waiting = iter(parts)
+        waiting = Groups(parts, self._group_count, epoch, self._filler)
         running: deque[Future[tuple[list[Any], Watch]]] = deque()
         try:
             while True:
                 self._check_goes_on(executor)
                 while len(running) < self._depth:
-                    group = list(islice(waiting, self._group_count))
+                    group = waiting.next()
                     if not group:
                         break
                     running.append(executor.submit(self._fill, group, epoch))
@@ -132,7 +179,7 @@ class ThreadEngine:
                     if later.done() and later.exception() is not None:
                         later.result()
                 batches, watch = running.popleft().result()
-                self._stats.add_watch(watch.stages, watch.storage_batch_count)
+                self._stats.add_watch(*watch.measured())
                 batches.reverse()
                 while batches:
                     self._check_goes_on(executor)
@@ -144,6 +191,7 @@ class ThreadEngine:
             if owner == os.getpid():
                 for future in running:
                     future.cancel()
+                waiting.end()
 
     def _check_goes_on(self, executor: ThreadPoolExecutor) -> None:
         if self._executor is not executor or self._owner != os.getpid():
@@ -217,11 +265,15 @@ class DirectEngine:
         """The batches of an epoch, in order."""
         pools: dict[int, BufferPool] = {}
         take = partial(take_pooled, pools, kept_count=_DIRECT_KEPT_COUNT, is_pinned=False)
-        for indices in parts:
-            watch = Watch()
-            batches = self._filler.fill_group([indices], epoch, take, watch)
-            self._stats.add_watch(watch.stages, watch.storage_batch_count)
-            yield batches.pop()
+        waiting = Groups(parts, 1, epoch, self._filler)
+        try:
+            while group := waiting.next():
+                watch = Watch()
+                batches = self._filler.fill_group(group, epoch, take, watch)
+                self._stats.add_watch(*watch.measured())
+                yield batches.pop()
+        finally:
+            waiting.end()
 
     def close(self) -> None:
         """Nothing is open."""

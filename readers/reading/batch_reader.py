@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from torch.utils.data import get_worker_info
 from readers.ops.followers import Followers
 from readers.reading.buffers import SMALL_BYTES, BufferPool, take_plain, take_pooled
 from readers.reading.gather import Gatherer, empty_batch
+from readers.reading.request import RECORDS, Extent, Request
 from readers.reading.samples import GatheredSamples
 from readers.reading.show import Shows, pil_image
 from readers.reading.view import StoreView
@@ -27,7 +29,7 @@ from readers.stats import Watch
 from readers.store.errors import CodecError, ImageError
 from readers.store.reader import Located
 from readers.store.record import RecordReader
-from readers.store.record_bytes import Pieces, RecordBytes, Wanted
+from readers.store.record_bytes import Pieces
 from readers.store.schema import Field, field_bytes
 
 if TYPE_CHECKING:
@@ -37,11 +39,25 @@ if TYPE_CHECKING:
 Take = Callable[[int], torch.Tensor]
 """Gives so many uninitialised bytes, as a uint8 tensor."""
 
-_Extent = NDArray[np.int64] | int
-"""Of each sample, or of all."""
+_IMAGES = "<images>"
+"""Among what is asked for by the names of fields, as `RECORDS` is."""
 
-_IMAGES, _RECORDS = "<images>", "<records>"
-"""Among what is asked for by the names of fields, which have no such characters."""
+
+@dataclass(kw_only=True, eq=False)
+class PreparedBatch:
+    """Samples that were found, and what they need.
+
+    Attributes:
+        positions: Of the samples in the store.
+        located: The samples.
+        params: What is done to their images, if anything is.
+        request: What is needed of their records.
+    """
+
+    positions: NDArray[np.int64]
+    located: Located
+    params: Params | None
+    request: Request
 
 
 class BatchReader:
@@ -88,6 +104,7 @@ class BatchReader:
         take: Take | None = None,
         watch: Watch | None = None,
         draws: NDArray[np.int64] | None = None,
+        prepared: PreparedBatch | None = None,
     ) -> GatheredSamples:
         """The samples at `indices`, which are in [0, len(view)), as one batch.
 
@@ -98,13 +115,30 @@ class BatchReader:
                 the batch is gone; in a DataLoader's worker, shared memory.
             watch: Told where time goes.
             draws: On which they depend as well, if there are any; see `readers.chance.draws`.
+            prepared: What `prepare` has given for them, which is used up.
 
         Raises:
             ShardError: A shard or record is missing or damaged.
         """
-        take = take or self._take
-        (samples,) = self.read_parts(indices, [len(indices)], epoch, take, watch or Watch(), draws)
+        take, counts = take or self._take, [len(indices)]
+        watch = watch or Watch()
+        (samples,) = self.read_parts(indices, counts, epoch, take, watch, draws, prepared)
         return samples
+
+    def prepare(
+        self, indices: NDArray[np.int64], epoch: int, draws: NDArray[np.int64] | None
+    ) -> PreparedBatch:
+        """Find the samples, and what is needed of their records. See `read`."""
+        view, images = self._view, self.images
+        positions = view.selection.positions(indices)
+        located = view.store.located(positions)
+        params = None if images is None else images.draw(located, positions, epoch, draws)
+        request = Request(located, is_whole=bool(self._ragged))
+        for field, offset, byte_count in self._fixed:
+            request.add(field.name, offset, byte_count)
+        if images is not None and params is not None:
+            request.add(_IMAGES, *images.place(located, params))
+        return PreparedBatch(positions=positions, located=located, params=params, request=request)
 
     def _take(self, byte_count: int) -> torch.Tensor:
         if get_worker_info() is not None:
@@ -119,6 +153,7 @@ class BatchReader:
         take: Take,
         watch: Watch,
         draws: NDArray[np.int64] | None,
+        prepared: PreparedBatch | None = None,
     ) -> list[GatheredSamples]:
         """Several batches, read together. Of so many samples each; else as `read`.
 
@@ -127,26 +162,23 @@ class BatchReader:
         So each field of each batch has storage of its own: of a large field a part of the piece
         from `take` that it lies in, which ends where it ends; of a small one ordinary memory.
         """
-        watch.start()
         view, images = self._view, self.images
-        positions = view.selection.positions(indices)
-        located = view.store.located(positions)
-        params = None if images is None else images.draw(located, positions, epoch, draws)
+        prepared = prepared or self.prepare(indices, epoch, draws)
+        positions, located, params = prepared.positions, prepared.located, prepared.params
+        request = prepared.request
 
         batch: dict[str, Any] = dict.fromkeys(view.fields)
         for field in self._scalars:
             batch[field.name] = _column(located, field)
-        request = _Request(located, is_whole=bool(self._ragged))
         rows: dict[str, torch.Tensor] = {}
-        for field, offset, byte_count in self._fixed:
+        for field, _, byte_count in self._fixed:
             is_small = byte_count * max(counts) < SMALL_BYTES
             memory = (take_plain if is_small else take)(len(positions) * byte_count)
             rows[field.name] = memory.view(len(positions), byte_count)
-            request.add(field.name, offset, byte_count, rows[field.name])
-        if images is not None and params is not None:
-            request.add(_IMAGES, *images.place(located, params))
-        if request.fetch(view.store.bytes):
-            watch.storage_batch_count += 1
+            request.put(field.name, rows[field.name])
+        request.fetch(view.store.bytes)
+        watch.storage_batch_count += request.waited
+        watch.reads += request.reads
 
         for field, _, _ in self._fixed:
             gathered = self._gather(request.pieces(field.name), rows[field.name])
@@ -159,7 +191,7 @@ class BatchReader:
             worked = images.write(pieces, lengths, indices, positions, params, out, watch)
             batch[self._ops.field] = self._images(worked)
         if self._ragged:
-            pieces, lengths = request.pieces(_RECORDS), request.lengths(_RECORDS)
+            pieces, lengths = request.pieces(RECORDS), request.lengths(RECORDS)
             samples = self._samples(pieces, lengths, indices, positions, watch)
             for name in self._ragged:
                 batch[name] = [sample[name] for sample in samples]
@@ -198,7 +230,7 @@ class BatchReader:
     def _samples(
         self,
         pieces: Pieces,
-        lengths: _Extent,
+        lengths: Extent,
         indices: NDArray[np.int64],
         positions: NDArray[np.int64],
         watch: Watch,
@@ -235,62 +267,6 @@ class BatchReader:
             batch[field.name] = moved
         for name in followers.extra:
             del batch[name]
-
-
-class _Request:
-    """What a batch needs of its records, asked for at once.
-
-    Args:
-        located: The samples.
-        is_whole: Whether the records are needed whole. Then all parts are taken out of them.
-    """
-
-    def __init__(self, located: Located, *, is_whole: bool) -> None:
-        self._located = located
-        self._is_whole = is_whole
-        # Where each part begins in its record; and what is asked for, and was found.
-        self._firsts: dict[str, _Extent] = {}
-        self._lengths: dict[str, _Extent] = {}
-        self._wanted: dict[str, Wanted] = {}
-        self._found: dict[str, Pieces] = {}
-        if is_whole:
-            self._lengths[_RECORDS] = located.lengths()
-            self._wanted[_RECORDS] = located.within(0, self._lengths[_RECORDS])
-
-    def add(
-        self, name: str, first: _Extent, lengths: _Extent, rows: torch.Tensor | None = None
-    ) -> None:
-        """A part of each record is needed.
-
-        Args:
-            name: By which it is found again.
-            first: Where it begins in the record.
-            lengths: Its bytes.
-            rows: Where it is to go, if all are of one length.
-        """
-        self._lengths[name] = lengths
-        if self._is_whole:
-            self._firsts[name] = first
-        else:
-            out = None if rows is None else rows.numpy()
-            self._wanted[name] = self._located.within(first, lengths, out)
-
-    def fetch(self, record_bytes: RecordBytes) -> bool:
-        """Get all of it. Whether a disk or server had to be waited for."""
-        found = record_bytes.fetch([*self._wanted.values()])
-        self._found = dict(zip(self._wanted, found, strict=True))
-        return any(pieces.waited for pieces in found)
-
-    def pieces(self, name: str) -> Pieces:
-        """Where a part is."""
-        if name in self._found:
-            return self._found[name]
-        whole = self._found[_RECORDS]
-        return whole._replace(starts=whole.starts + self._firsts[name])
-
-    def lengths(self, name: str) -> _Extent:
-        """Bytes of a part."""
-        return self._lengths[name]
 
 
 def _column(located: Located, field: Field) -> Any:

@@ -49,20 +49,41 @@ class JoinedFiller:
             epoch: Its number.
             watch: Told where time goes.
         """
+        shares = self._shares(indices)
+        pieces = [filler.samples(places, epoch, watch) for filler, _, places in shares]
+        if len(pieces) == 1:
+            return pieces[0]
+        rows = [at for _, at, _ in shares]
+        return GatheredSamples.joined(pieces, lambda values: _scattered(values, rows))
+
+    def _shares(
+        self, indices: NDArray[np.int64]
+    ) -> list[tuple[StoreFiller, NDArray[np.int64], NDArray[np.int64]]]:
+        """Of each store that has some of the samples: its filler, which they are, their indices."""
         at, draws = split_draws(indices)
         at = at if self._order is None else self._order[at]
         parts = np.searchsorted(self._ends, at, side="right")
         places = at - np.concatenate([[0], self._ends])[parts]
         if draws is not None:
             places = places | draws << INDEX_BITS
-        rows: list[NDArray[np.int64]] = []
-        pieces: list[GatheredSamples] = []
-        for number in np.unique(parts).tolist():
-            rows.append(np.flatnonzero(parts == number))
-            pieces.append(self._fillers[number].samples(places[rows[-1]], epoch, watch))
-        if len(pieces) == 1:
-            return pieces[0]
-        return GatheredSamples.joined(pieces, lambda values: _scattered(values, rows))
+        rows = [(number, np.flatnonzero(parts == number)) for number in np.unique(parts).tolist()]
+        return [(self._fillers[number], row, places[row]) for number, row in rows]
+
+    @property
+    def ahead_count(self) -> int:
+        """Batches that it is good to know of before they are asked for; see `expect`."""
+        return max(filler.ahead_count for filler in self._fillers)
+
+    def expect(self, parts: list[NDArray[np.int64]], epoch: int) -> None:
+        """These batches will be asked for; see `StoreFiller.expect`."""
+        for indices in parts:
+            for filler, _, places in self._shares(indices):
+                filler.expect([places], epoch)
+
+    def drop_expected(self) -> None:
+        """Nothing that was expected will be asked for."""
+        for filler in self._fillers:
+            filler.drop_expected()
 
     def fill(self, indices: NDArray[np.int64], epoch: int, take: Take, watch: Watch) -> Any:
         """One batch. What is not in memory from `take` is copied there where that is needed."""

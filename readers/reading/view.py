@@ -5,7 +5,10 @@ It pickles to a few hundred bytes, and opens the store in each process when it i
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import mmap
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +19,9 @@ from numpy.typing import NDArray
 from readers.machine import mount_of
 from readers.reading.selection import Selection
 from readers.store.errors import ManifestError, ShardError, StoreError
+from readers.store.layout import MANIFEST_NAME
 from readers.store.manifest import Manifest
+from readers.store.read_policy import ReadPolicy
 from readers.store.reader import Access, StoreReader, open_store
 
 ImageAs = Literal["tensor", "numpy", "pil"]
@@ -28,10 +33,30 @@ def access_of(io: Io, path: str | Path) -> Access:
     """How the shards of a store are read: by reads where its folder is on a network mount.
 
     Out of a mapped file a network mount gives page after page, one small request after the other.
+    By reads as well where a mount refuses to map files, as some cluster file systems do.
     """
     if io == "map" or io == "read":
         return io
-    return "read" if mount_of(Path(path)).is_network else "map"
+    is_far = mount_of(Path(path)).is_network or _refuses_maps(Path(path) / MANIFEST_NAME)
+    return "read" if is_far else "map"
+
+
+def _refuses_maps(file: Path) -> bool:
+    """Whether a file of the mount cannot be mapped as shards are. One that is not there can."""
+    try:
+        # A pipe of that name would wait for a writer.
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        size = os.fstat(descriptor).st_size
+        if size:
+            mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ).close()
+    except OSError as error:
+        return error.errno == errno.ENODEV
+    finally:
+        os.close(descriptor)
+    return False
 
 
 _OPENED = ("_store", "_selection")
@@ -50,6 +75,7 @@ class StoreView:
         returns: Names of those that make a tuple of a sample, or None for dicts.
         image_as: What images are.
         io: How the store is read from its disk or server.
+        read_policy: How stubbornly, and how many at once, where it is not mapped.
     """
 
     path: str
@@ -60,6 +86,7 @@ class StoreView:
     returns: tuple[str, ...] | None
     image_as: ImageAs
     io: Io = "auto"
+    read_policy: ReadPolicy | None = None
     _store: StoreReader | None = field(default=None, repr=False)
     _selection: Selection | None = field(default=None, repr=False)
 
@@ -85,7 +112,8 @@ class StoreView:
         if store is None:
             # Whoever made the view has seen that the shards are there.
             access = access_of(self.io, self.path)
-            store = open_store(self.path, checks_files=False, access=access)
+            policy = self.read_policy
+            store = open_store(self.path, checks_files=False, access=access, policy=policy)
             if identity_of(store.manifest) != self.identity:
                 raise StoreError(
                     f"{self.path}: the store was replaced since this dataset was made. "

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from readers.store.layout import (
     MANIFEST_NAME,
     shard_name,
 )
+from readers.store.read_policy import ReadPolicy, tried
 from readers.store.schema import Schema
 
 _SHARD_FILE = re.compile(r"shard-[0-9a-z-]{1,64}\.lmdb")
@@ -154,8 +156,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
-def read_manifest(path: str | Path) -> Manifest:
+def read_manifest(path: str | Path, policy: ReadPolicy | None = None) -> Manifest:
     """The manifest of the store at `path`.
+
+    Args:
+        path: Folder of the store.
+        policy: How often it is tried again when its server fails. None: never.
 
     Raises:
         StoreNotFoundError: There is nothing at `path`, or it is not a folder.
@@ -166,8 +172,7 @@ def read_manifest(path: str | Path) -> Manifest:
     path = Path(path)
     file = path / MANIFEST_NAME
     try:
-        with open(file, "rb", opener=_open_at_once) as stream:
-            data = stream.read(MANIFEST_BYTES_MAX + 1)
+        data = tried(partial(_read_at_once, file), policy)
     except NotADirectoryError as error:
         raise StoreNotFoundError(
             f"{path} is a file; a store is a folder with {MANIFEST_NAME}"
@@ -179,6 +184,11 @@ def read_manifest(path: str | Path) -> Manifest:
     if len(data) > MANIFEST_BYTES_MAX:
         raise ManifestError(f"{file}: over {MANIFEST_BYTES_MAX} bytes; not a manifest of ours")
     return parse_manifest(data, file)
+
+
+def _read_at_once(file: Path) -> bytes:
+    with open(file, "rb", opener=_open_at_once) as stream:
+        return stream.read(MANIFEST_BYTES_MAX + 1)
 
 
 def _open_at_once(path: str, flags: int) -> int:

@@ -79,7 +79,10 @@ class MappedBytes:
         return [Pieces(self.memory, starts, False, waited) for starts in places]
 
     def announce(self, wanted: Sequence[Wanted]) -> None:
-        """See `RecordBytes.announce`. Records that are cached cost their call alone."""
+        """See `RecordBytes.announce`. Records that are cached cost their call alone.
+
+        The page cache keeps what is read.
+        """
         for part in wanted:
             check_within(part, self._open_sizes, self._paths)
             self._tell(part, self._range.starts[part.shards] + part.offsets)

@@ -3,6 +3,9 @@
 A file that is opened anew must be the one that was opened at first: of the same size, and the same
 inode or at least the same time of change (some network file systems number inodes as they please).
 
+While one is opened, which may take as long as a server is away, others are read and opened: the
+lock of all is held for nothing that asks a server.
+
 NOTE [ a descriptor changes under its readers ]: a file that failed is put in the place of the old
 one by dup2(2), which is atomic. So whoever reads by its number goes on with the new one.
 """
@@ -23,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from readers.store.errors import ShardError
+from readers.store.numbered_locks import NumberedLocks
 
 _SHARE = 4
 _COUNT_MAX = 1024
@@ -78,7 +82,9 @@ class OpenFiles:
         )
         with _lock:
             self._files[number] = self._open[number] = file
-            self._close_idle()
+            idle = self._idle()
+        for one in idle:
+            _close(one)
         return found.st_size
 
     @contextmanager
@@ -90,31 +96,46 @@ class OpenFiles:
             OSError: It cannot be opened now.
             ShardError: It is another file by now.
         """
-        with _lock:
-            file = self._files[number]
-            if file.descriptor is None:
-                file.descriptor = _open(file)
-                self._open[number] = file
-            self._open.move_to_end(number)
-            file.user_count += 1
-            descriptor = file.descriptor
+        file = self._files[number]
+        descriptor = self._used(number, file)
+        if descriptor is None:
+            with _opening.of(self, number):
+                descriptor = self._used(number, file)
+                if descriptor is None:
+                    new = _open(file)
+                    with _lock:
+                        self._open[number] = file
+                        file.descriptor = descriptor = new
+                        file.user_count += 1
         try:
             yield descriptor
         finally:
             with _lock:
                 file.user_count -= 1
-                self._close_idle()
+                idle = self._idle()
+            for one in idle:
+                _close(one)
+
+    def _used(self, number: int, file: _File) -> int | None:
+        """The descriptor of a file, which from now on is used; None if it is closed."""
+        with _lock:
+            if file.descriptor is not None:
+                self._open.move_to_end(number)
+                file.user_count += 1
+            return file.descriptor
 
     def renew(self, number: int) -> None:
         """Open a file anew that has failed. Raises as `borrow` does."""
-        with _lock:
-            file = self._files[number]
+        file = self._files[number]
+        with _opening.of(self, number):
             if file.descriptor is None:
                 return
             new = _open(file)
-            # NOTE [ a descriptor changes under its readers ].
-            os.dup2(new, file.descriptor, inheritable=False)
-            os.close(new)
+            with _lock:
+                if file.descriptor is not None:
+                    # NOTE [ a descriptor changes under its readers ].
+                    os.dup2(new, file.descriptor, inheritable=False)
+            _close(new)
 
     def advise(self, number: int, advice: int) -> None:
         """How the file will be read from now on: posix_fadvise(2)."""
@@ -122,16 +143,18 @@ class OpenFiles:
             self._files[number].advice = advice
             os.posix_fadvise(descriptor, 0, 0, advice)
 
-    def _close_idle(self) -> None:
-        """Close those that were not used for longest, down to the limit."""
+    def _idle(self) -> list[int]:
+        """Descriptors to be closed: of those that were not used for longest, down to the limit."""
         if len(self._open) <= self._limit:
-            return
+            return []
         idle = [number for number, file in self._open.items() if not file.user_count]
+        descriptors = []
         for number in idle[: len(self._open) - self._limit]:
             file = self._open.pop(number)
             if file.descriptor is not None:
-                _close(file.descriptor)
+                descriptors.append(file.descriptor)
                 file.descriptor = None
+        return descriptors
 
     def close(self) -> None:
         """Close them all; nobody may be reading."""
@@ -189,5 +212,6 @@ def _make_lock() -> None:
     _lock = threading.Lock()
 
 
+_opening = NumberedLocks()
 _lock = threading.Lock()
 os.register_at_fork(after_in_child=_make_lock)

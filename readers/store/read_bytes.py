@@ -4,21 +4,17 @@ No page is faulted in, so a file that is cut short or a server that is gone is a
 SIGBUS; and a file that was read leaves no mapped pages that the page cache would have to keep.
 
     all parts of a request -> reads, merged when near (`read_plan.py`) -> many at once
-    (`read_threads.py`), each into the memory where its parts are wanted
+    (`read_queue.py`), each into the memory where its parts are wanted
 
-NOTE [ a read that fails ]: network file systems fail for a while: a server is started again, a path
-is switched over. Then the file is opened anew, seen to be the same, and read again, after longer
-and longer waits. What is no such fault is an error at once.
+What is announced is read the same way, into memory of its own, which the request takes over.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import time
+import weakref
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -28,42 +24,17 @@ from numpy.typing import NDArray
 from readers.store.errors import ShardError
 from readers.store.open_files import OpenFiles
 from readers.store.read_plan import GAP, Read, plan_reads
-from readers.store.read_threads import for_each, read_threads
-from readers.store.record_bytes import NO_PICKLE, NOT_ADDED, FileBytes, Pieces, Wanted, check_within
-
-_PASSING_FAULTS = frozenset(
-    {
-        *(errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EREMOTEIO),
-        *(errno.ENOTCONN, errno.ECONNRESET, errno.ECONNABORTED, errno.ECONNREFUSED),
-        *(errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH),
-    }
+from readers.store.read_policy import ReadPolicy, may_pass
+from readers.store.read_queue import Reading, ReadQueue
+from readers.store.record_bytes import (
+    NO_PICKLE,
+    NOT_ADDED,
+    FileBytes,
+    Pieces,
+    ReadFigures,
+    Wanted,
+    check_within,
 )
-"""Errors of a server or the way to it, which may be gone when it is tried again."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReadPolicy:
-    """How shards are read.
-
-    Attributes:
-        gap_bytes_max: Parts with no more bytes between them are read together: 64 KiB take 0.6 ms
-            at 100 MB/s, which is less than another round trip.
-        read_bytes_max: Bytes of one read. With 32 threads, 128 MiB are in flight at most; in the
-            order of the store, 15 records of 270 kB come by one read.
-        retry_count: How often a read that failed is tried again.
-        first_wait_s: Wait before the first of them; each other takes `wait_factor` as long.
-        wait_factor: See `first_wait_s`. By default the last is 34 s after the first.
-    """
-
-    gap_bytes_max: int = 64 * 2**10
-    read_bytes_max: int = 4 * 2**20
-    retry_count: int = 5
-    first_wait_s: float = 0.1
-    wait_factor: float = 4.0
-
-    def __post_init__(self) -> None:
-        if self.gap_bytes_max < 0 or self.read_bytes_max < 1 or self.retry_count < 0:
-            raise ValueError(f"expected counts of 0 or more, and reads of bytes; got {self!r}")
 
 
 class ReadBytes:
@@ -83,8 +54,9 @@ class ReadBytes:
         self._sizes: NDArray[np.int64] = np.full(count, NOT_ADDED, np.int64)
         self._paths: list[Path | None] = [None] * count
         self._files = OpenFiles()
-        # Kept, so that they stay for the next request.
-        self._threads: ThreadPoolExecutor | None = None
+        self._queue = ReadQueue(self._policy.in_flight_max)
+        # Bytes of each request that was announced, by the identity of what stands for it.
+        self._ahead: dict[int, int] = {}
         # Where bytes go that nobody wants: all threads may write there.
         self._waste = memoryview(bytearray(self._policy.gap_bytes_max))
 
@@ -107,6 +79,57 @@ class ReadBytes:
 
     def fetch(self, wanted: Sequence[Wanted]) -> list[Pieces]:
         """See `RecordBytes.fetch`. Whether a server was waited for is not known."""
+        found, reading = self._reading(wanted, is_urgent=True)
+        if len(reading.waiting) > 1:  # One is done by this thread alone.
+            self._queue.begin(reading)
+        return self._finished(found, reading)
+
+    def announce(self, wanted: Sequence[Wanted]) -> _AnnouncedReads | None:
+        """See `RecordBytes.announce`."""
+        byte_count = sum(part.byte_count for part in wanted)
+        kept = sum(list(self._ahead.values()))
+        if not byte_count or (kept and kept + byte_count > self._policy.ahead_bytes_max):
+            for part in wanted:
+                check_within(part, self._sizes, self._paths)
+            return None
+        # It is not known yet where they are wanted.
+        wanted = [
+            Wanted(shards=part.shards, offsets=part.offsets, lengths=part.lengths)
+            for part in wanted
+        ]
+        found, reading = self._reading(wanted, is_urgent=False)
+        announced = _AnnouncedReads(self, wanted, found, reading)
+        self._ahead[id(announced)] = byte_count
+        weakref.finalize(announced, _let_go, self._ahead, id(announced), self._queue, reading)
+        self._queue.begin(reading)
+        return announced
+
+    def ahead_bytes(self) -> int:
+        """Bytes that are kept, or on their way, of requests that were announced."""
+        return sum(list(self._ahead.values()))
+
+    def take_over(self, announced: _AnnouncedReads) -> list[Pieces]:
+        """The bytes of a request that was announced."""
+        kept = self.ahead_bytes()
+        self._ahead.pop(id(announced), None)
+        if announced.owner != os.getpid():  # A forked child has not the threads that read it.
+            return self.fetch(announced.wanted)
+        found = self._finished(announced.found, announced.reading)
+        figures = found[0].reads + ReadFigures(ahead_count=1, ahead_bytes=kept)
+        return [found[0]._replace(reads=figures), *found[1:]]
+
+    def _finished(self, found: list[Pieces], reading: Reading) -> list[Pieces]:
+        if reading.waiting or reading.figures.read_count or reading.thread_count:
+            self._queue.finish(reading)
+        if not found:
+            return found
+        figures = reading.figures + ReadFigures(in_flight=self._queue.in_flight.limit)
+        return [found[0]._replace(reads=figures), *found[1:]]
+
+    def _reading(
+        self, wanted: Sequence[Wanted], *, is_urgent: bool
+    ) -> tuple[list[Pieces], Reading]:
+        """Memory for all that is wanted, and the reads that will fill it."""
         for part in wanted:
             check_within(part, self._sizes, self._paths)
         found: list[Pieces] = []
@@ -122,35 +145,26 @@ class ReadBytes:
             ]
             found.append(pieces)
             all_lengths.append(lengths)
+        reads: list[Read] = []
         if places:
-            self._read_all(
-                plan_reads(
-                    np.concatenate([part.shards for part in wanted]),
-                    np.concatenate([part.offsets for part in wanted]),
-                    np.concatenate(all_lengths),
-                    gap_bytes_max=self._policy.gap_bytes_max,
-                    read_bytes_max=self._policy.read_bytes_max,
-                ),
-                places,
+            reads = plan_reads(
+                np.concatenate([part.shards for part in wanted]),
+                np.concatenate([part.offsets for part in wanted]),
+                np.concatenate(all_lengths),
+                gap_bytes_max=self._policy.gap_bytes_max,
+                read_bytes_max=self._policy.read_bytes_max,
             )
-        return found
 
-    def _read_all(self, reads: list[Read], places: list[memoryview]) -> None:
-        """Do all reads, in this thread alone when there is but one."""
-
-        def one(at: int) -> None:
+        def one(at: int, is_urgent: bool) -> int:
             read = reads[at]
             into = [
                 self._waste[:count] if part == GAP else places[part][first : first + count]
                 for part, first, count in read.pieces
             ]
-            self._read(read.shard, read.offset, into)
+            self._read(read.shard, read.offset, into, is_urgent=is_urgent)
+            return read.byte_count
 
-        if len(reads) == 1:
-            one(0)
-        elif reads:
-            self._threads = threads = read_threads()
-            for_each(threads, one, range(len(reads)))
+        return found, Reading(len(reads), one, is_urgent=is_urgent)
 
     def read(self, number: int, offset: int, into: memoryview) -> None:
         """Fill a piece of memory from a file. Raises as `fetch` does."""
@@ -158,8 +172,10 @@ class ReadBytes:
         for first in range(0, len(into), most):
             self._read(number, offset + first, [into[first : first + most]])
 
-    def _read(self, number: int, offset: int, into: list[memoryview]) -> None:
-        """NOTE [ a read that fails ]."""
+    def _read(
+        self, number: int, offset: int, into: list[memoryview], *, is_urgent: bool = True
+    ) -> None:
+        """NOTE [ a read that fails ]. What nobody waits for yet is tried once."""
         path = self._paths[number]
         if path is None or self._files.is_closed:
             raise ValueError(f"shard {number} is not open, so its byte {offset} cannot be read")
@@ -184,7 +200,7 @@ class ReadBytes:
             except OSError as error:
                 cause, problem = error, error.strerror or str(error)
             failure_count += 1
-            is_passing = cause is None or cause.errno in _PASSING_FAULTS
+            is_passing = is_urgent and (cause is None or may_pass(cause))
             if not is_passing or failure_count > policy.retry_count:
                 raise ShardError.at(
                     path,
@@ -192,27 +208,47 @@ class ReadBytes:
                     "attempts). See whether the disk or server is well and the file can be read "
                     "there.",
                 ) from cause
-            time.sleep(policy.first_wait_s * policy.wait_factor ** (failure_count - 1))
+            time.sleep(policy.wait_s(failure_count))
 
     def _size_now(self, number: int) -> int:
         with self._files.borrow(number) as descriptor:
             return os.fstat(descriptor).st_size
 
-    def announce(self, wanted: Sequence[Wanted]) -> None:
-        """See `RecordBytes.announce`."""
-        for part in wanted:
-            check_within(part, self._sizes, self._paths)
-            lengths = np.broadcast_to(part.lengths, len(part))
-            places = zip(part.shards.tolist(), part.offsets.tolist(), lengths.tolist(), strict=True)
-            for number, offset, length in places:
-                with self._files.borrow(number) as descriptor:
-                    os.posix_fadvise(descriptor, offset, length, os.POSIX_FADV_WILLNEED)
-
     def close(self) -> None:
         """See `RecordBytes.close`."""
         self._sizes[:] = NOT_ADDED
+        self._queue.close()
         self._files.close()
-        self._threads = None
+
+
+class _AnnouncedReads:
+    """See `Announced`.
+
+    Args:
+        record_bytes: Who reads.
+        wanted: The request.
+        found: Memory for it.
+        reading: The reads.
+    """
+
+    def __init__(
+        self, record_bytes: ReadBytes, wanted: list[Wanted], found: list[Pieces], reading: Reading
+    ) -> None:
+        self.wanted = wanted
+        self.found = found
+        self.reading = reading
+        self.owner = os.getpid()
+        self._bytes = record_bytes
+
+    def fetch(self) -> list[Pieces]:
+        """See `Announced.fetch`."""
+        return self._bytes.take_over(self)
+
+
+def _let_go(ahead: dict[int, int], identity: int, queue: ReadQueue, reading: Reading) -> None:
+    """Nobody will fetch it any more, or it was fetched."""
+    ahead.pop(identity, None)
+    queue.drop(reading)
 
 
 def _pieces(part: Wanted, lengths: NDArray[np.int64]) -> Pieces:

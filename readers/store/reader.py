@@ -14,6 +14,9 @@ import threading
 import weakref
 from bisect import bisect_right
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,10 +24,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.store.codecs import little
+from readers.store.errors import StoreError
 from readers.store.layout import MANIFEST_NAME
 from readers.store.manifest import Manifest, read_manifest
 from readers.store.mapped_bytes import MappedBytes
+from readers.store.numbered_locks import NumberedLocks
 from readers.store.read_bytes import ReadBytes
+from readers.store.read_policy import ReadPolicy, tried
+from readers.store.read_threads import for_each, read_threads
 from readers.store.record import RecordLayout
 from readers.store.record_bytes import RecordBytes, Wanted
 from readers.store.shard_files import check_shard_files
@@ -100,20 +107,29 @@ class StoreReader:
         path: Folder of the store.
         manifest: Its manifest.
         access: How its shards are read.
+        policy: How stubbornly, and how many at once, where they are not mapped.
 
     Attributes:
         manifest: As given.
         access: As given.
+        policy: As given, or the usual one; None where shards are mapped.
         layout: Where everything lies in a record.
         column_dtypes: Element type of each array of numbers in the index, by name.
         first_samples: Position in the store of each shard's first sample, and the count of all.
         bytes: The door to the bytes of its shards.
     """
 
-    def __init__(self, path: Path, manifest: Manifest, access: Access = "map") -> None:
+    def __init__(
+        self,
+        path: Path,
+        manifest: Manifest,
+        access: Access = "map",
+        policy: ReadPolicy | None = None,
+    ) -> None:
         self.path = path
         self.manifest = manifest
         self.access = access
+        self.policy = (policy or ReadPolicy()) if access == "read" else None
         self.layout = RecordLayout.of(manifest.schema)
         counts = [shard.sample_count for shard in manifest.shards]
         self.first_samples: NDArray[np.int64] = np.cumsum([0, *counts], dtype=np.int64)
@@ -121,17 +137,20 @@ class StoreReader:
         self.bytes: RecordBytes = self._reserve(manifest)
         self._shards: list[ShardReader | None] = [None] * len(counts)
         self._reads_ahead = False
+        # Kept, so that they stay for the next shards.
+        self._threads: ThreadPoolExecutor | None = None
         self._is_open = np.zeros(len(counts), bool)
         self.column_dtypes = {item.name: item.dtype for item in self.layout.columns}
         # Where each shard's array begins, by name: in the memory of the mapped files; or, from
         # _UNKNOWN + 1 on, among the copies.
         self._places: dict[str, NDArray[np.int64]] = {}
         self._copies: dict[str, NDArray[Any]] = {}
+        self._copied_counts: dict[str, int] = {}
 
     def _reserve(self, manifest: Manifest) -> RecordBytes:
         """A place for the bytes of all shards."""
         if self.access == "read":
-            return ReadBytes(len(manifest.shards))
+            return ReadBytes(len(manifest.shards), self.policy)
         try:
             return MappedBytes([shard.bytes for shard in manifest.shards])
         except MemoryError:
@@ -149,7 +168,7 @@ class StoreReader:
         shard = self._shards[number]
         if shard is None:
             # One thread at a time: to map a file again where others read it ends the process.
-            with _opening:
+            with _opening.of(self, number):
                 shard = self._shards[number]
                 if shard is None:
                     shard = self._shards[number] = self._open(number)
@@ -159,14 +178,19 @@ class StoreReader:
     def _open(self, number: int) -> ShardReader:
         info = self.manifest.shards[number]
         path = self.path / info.file
-        descriptor = open_shard_file(path, info)
+        descriptor = open_shard_file(path, info, self.policy)
         try:
             file = self.bytes.add(number, path, descriptor)
         finally:
             os.close(descriptor)
-        # Checking goes through the index from end to end, with the kernel reading ahead.
+        # Of a mapped file, checking goes through the index from end to end, with the kernel reading
+        # ahead. Where files are read, the index comes by two reads: what lies behind them would
+        # come along.
+        is_random = not self._reads_ahead
+        if is_random and self.access == "read":
+            self.bytes.expect(number, in_order=False)
         shard = ShardReader(path, file, info, self.layout)
-        if not self._reads_ahead:
+        if is_random and self.access == "map":
             self.bytes.expect(number, in_order=False)
         return shard
 
@@ -175,14 +199,29 @@ class StoreReader:
 
         For passes in the order of the store; all users of the store in this process share it.
         """
-        with _opening:
-            self._reads_ahead = True
-            for number in np.flatnonzero(self._is_open).tolist():
-                self.bytes.expect(number, in_order=True)
+        self._reads_ahead = True
+        for number in np.flatnonzero(self._is_open).tolist():
+            self.bytes.expect(number, in_order=True)
 
     def shards(self) -> Iterable[ShardReader]:
         """All shards, in order."""
+        if self.access == "read":
+            with suppress(StoreError):  # It is met again where that shard comes.
+                self._open_all(np.arange(len(self._shards)))
         return (self.shard(number) for number in range(len(self._shards)))
+
+    def _open_all(self, numbers: NDArray[np.int64]) -> None:
+        """Open shards: where they are read many at once, as each takes several round trips."""
+        closed = numbers[~self._is_open[numbers]]
+        if self.access == "read" and len(closed) > 1:
+            self._threads = self._threads or read_threads()
+            for_each(self._threads, self._opened, closed.tolist())
+        else:
+            for number in closed.tolist():
+                self.shard(number)
+
+    def _opened(self, number: int) -> None:
+        self.shard(number)
 
     def locate(self, index: int) -> tuple[ShardReader, int]:
         """The shard of the sample at `index` in [0, sample_count), and its position there."""
@@ -201,8 +240,7 @@ class StoreReader:
         else:
             numbers = np.searchsorted(self.first_samples, indices, side="right") - 1
         if not self._is_open[numbers].all():
-            for number in np.unique(numbers).tolist():
-                self.shard(number)
+            self._open_all(np.unique(numbers))
         return numbers
 
     def taken(
@@ -254,11 +292,19 @@ class StoreReader:
         if 0 <= start < len(memory) and start % item_bytes == 0:
             self._places[name][number] = start // item_bytes
             return
-        with _opening:
+        with _placing:
             copies = self._copies.get(name, np.empty(0, little(dtype)))
+            start = self._copied_counts.get(name, 0)
+            end = start + len(array)
+            if end > len(copies):
+                # Twice as many, so that those of a thousand shards are not copied a thousand times.
+                larger = np.empty(max(end, 2 * len(copies)), little(dtype))
+                larger[:start] = copies[:start]
+                self._copies[name] = copies = larger
             # The copies first: another thread may look a place up as soon as it stands there.
-            self._copies[name] = np.concatenate([copies, array])
-            self._places[name][number] = _UNKNOWN + 1 + len(copies)
+            copies[start:end] = array
+            self._copied_counts[name] = end
+            self._places[name][number] = _UNKNOWN + 1 + start
 
     def _index_array(self, number: int, name: str) -> NDArray[Any]:
         shard = self.shard(number)
@@ -277,48 +323,60 @@ class StoreReader:
 
 def _make_lock() -> None:
     """A forked child has none of the threads that might hold its parent's lock."""
-    global _opening
-    _opening = threading.Lock()
+    global _placing
+    _placing = threading.Lock()
 
 
-_opening = threading.Lock()
+_opening = NumberedLocks()
+_placing = threading.Lock()
 os.register_at_fork(after_in_child=_make_lock)
 
-_open_stores: weakref.WeakValueDictionary[tuple[int, int, int, Access], StoreReader] = (
-    weakref.WeakValueDictionary()
-)
+_Key = tuple[int, int, int, Access, ReadPolicy | None]
+
+_open_stores: weakref.WeakValueDictionary[_Key, StoreReader] = weakref.WeakValueDictionary()
 
 
 def open_store(
-    path: str | Path, *, checks_files: bool = True, access: Access = "map"
+    path: str | Path,
+    *,
+    checks_files: bool = True,
+    access: Access = "map",
+    policy: ReadPolicy | None = None,
 ) -> StoreReader:
     """The store at `path`: the one that this process has open already, or a new one.
 
     Args:
         path: Folder of the store.
         checks_files: See by one stat a shard that all are there, so that a store which is copied in
-            part is an error here and not at one of its samples.
+            part is an error here and not at one of its samples. Where shards are read, one listing
+            of the folder says which are there, and their sizes are seen as they are opened.
         access: How its shards are read.
+        policy: How stubbornly, and how many at once, where they are not mapped.
 
     Raises:
         ShardError: `checks_files` found shards missing or of another size.
         StoreError: See `read_manifest`.
     """
     path = Path(path)
+    policy = (policy or ReadPolicy()) if access == "read" else None
     manifest = None
     try:
-        found = os.stat(path / MANIFEST_NAME)
+        found = tried(partial(os.stat, path / MANIFEST_NAME), policy)
     except OSError:
         manifest = read_manifest(path)  # Raises with the reason.
         found = os.stat(path / MANIFEST_NAME)
-    key = (found.st_dev, found.st_ino, found.st_mtime_ns, access)
+    key = (found.st_dev, found.st_ino, found.st_mtime_ns, access, policy)
     store = _open_stores.get(key)
     if store is None:
         # The path must go on meaning the same folder when the process changes its own, or when a
         # link is set to a newer store.
         folder = Path(os.path.realpath(path))
-        store = StoreReader(folder, manifest or read_manifest(folder), access)
+        manifest = manifest or read_manifest(folder, policy)
+        store = StoreReader(folder, manifest, access, policy)
         _open_stores[key] = store
     if checks_files:
-        check_shard_files(store.path, store.manifest.shards)
+        names = None
+        if policy is not None:
+            names = frozenset(tried(partial(os.listdir, store.path), policy))
+        check_shard_files(store.path, store.manifest.shards, names)
     return store

@@ -53,6 +53,40 @@ class Wanted:
         return int(self.lengths.sum())
 
 
+@dataclass(frozen=True, slots=True)
+class ReadFigures:
+    """What it took to get bytes by reads.
+
+    Attributes:
+        read_count: Reads.
+        byte_count: Bytes that they brought, also those between parts.
+        seconds: How long they took, one by one: many are under way at once.
+        ahead_count: Requests that were announced before.
+        ahead_bytes: Bytes of such requests that were kept at once in one process, at most.
+        in_flight: Reads that were under way at once in one process, at most.
+    """
+
+    read_count: int = 0
+    byte_count: int = 0
+    seconds: float = 0.0
+    ahead_count: int = 0
+    ahead_bytes: int = 0
+    in_flight: int = 0
+
+    def __add__(self, other: ReadFigures) -> ReadFigures:
+        return ReadFigures(
+            self.read_count + other.read_count,
+            self.byte_count + other.byte_count,
+            self.seconds + other.seconds,
+            self.ahead_count + other.ahead_count,
+            max(self.ahead_bytes, other.ahead_bytes),
+            max(self.in_flight, other.in_flight),
+        )
+
+
+NO_READS = ReadFigures()
+
+
 class Pieces(NamedTuple):
     """Bytes that were asked for. They stay as they are for as long as `memory` is kept.
 
@@ -61,12 +95,14 @@ class Pieces(NamedTuple):
         starts: (part,) int64, where each part begins in it.
         in_out: Whether the parts are in `Wanted.out`, which then is the memory.
         waited: Whether a disk or server had to be waited for, as far as that is known.
+        reads: What it took. The first of a request's pieces tell of all.
     """
 
     memory: NDArray[np.uint8]
     starts: NDArray[np.int64]
     in_out: bool
     waited: bool
+    reads: ReadFigures = NO_READS
 
 
 class FileBytes(Protocol):
@@ -74,6 +110,13 @@ class FileBytes(Protocol):
 
     def __len__(self) -> int: ...
     def __getitem__(self, part: slice, /) -> memoryview: ...
+
+
+class Announced(Protocol):
+    """A request whose bytes are on their way. Whoever lets go of it does not want them any more."""
+
+    def fetch(self) -> list[Pieces]:
+        """The bytes, once they are there; it is asked for once. See `RecordBytes.fetch`."""
 
 
 class RecordBytes(Protocol):
@@ -116,8 +159,13 @@ class RecordBytes(Protocol):
             ValueError: A shard was not taken in, or this is closed.
         """
 
-    def announce(self, wanted: Sequence[Wanted]) -> None:
-        """Begin to read parts that will be fetched soon, such as those of the next batches."""
+    def announce(self, wanted: Sequence[Wanted]) -> Announced | None:
+        """Begin to read parts that will be fetched soon, such as those of the next batches.
+
+        Returns:
+            The request, to be kept until it is fetched. None: there is nothing to keep, or no
+            room for more; then it is fetched as ever.
+        """
 
     def close(self) -> None:
         """Let go of the files. Pieces that were given out stay."""

@@ -10,6 +10,7 @@ import math
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from readers.store.layout import (
 from readers.store.manifest import ShardInfo
 from readers.store.npy import npy_view
 from readers.store.pages import PageFile
+from readers.store.read_policy import ReadPolicy, tried
 from readers.store.record import RecordLayout
 from readers.store.record_bytes import FileBytes
 from readers.store.schema import ITEM_DTYPES, Field
@@ -37,20 +39,24 @@ from readers.store.window import Window
 _INDEX_ARRAYS = (("offset", "uint64"), ("length", "uint32"), ("crc32", "uint32"))
 
 
-def open_shard_file(path: Path, info: ShardInfo) -> int:
+def open_shard_file(path: Path, info: ShardInfo, policy: ReadPolicy | None = None) -> int:
     """A descriptor of a shard file that is the one its manifest means, as far as its size says.
+
+    Args:
+        path: Of the file.
+        info: Its entry in the manifest.
+        policy: How often it is tried again when its server fails. None: never.
 
     Raises:
         ShardError: It is missing, no plain file, or of another size.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor, found = tried(partial(_opened, path), policy)
     except OSError as error:
         reason = "is a symbolic link" if error.errno == errno.ELOOP else error.strerror
         raise ShardError.at(
             path, f"{reason}; expected a file of {info.bytes} bytes. Copy the store again."
         ) from error
-    found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         os.close(descriptor)
         kind = "a folder" if stat.S_ISDIR(found.st_mode) else "a pipe or device"
@@ -65,6 +71,16 @@ def open_shard_file(path: Path, info: ShardInfo) -> int:
             "replaced after the store was published; copy the store again.",
         )
     return descriptor
+
+
+def _opened(path: Path) -> tuple[int, os.stat_result]:
+    """A file, and what the server says of it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return descriptor, os.fstat(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
 
 
 class ShardReader:
@@ -97,7 +113,7 @@ class ShardReader:
         self.file = file
         self.layout = layout
         try:
-            self._walked = file if isinstance(file, memoryview) else Window(file)
+            self._walked = file if isinstance(file, memoryview) else _window(file, info, layout)
             self._pages = PageFile(self._walked)
             self._keys = self._pages.database(KEYS_DB)
             index = {
@@ -174,6 +190,12 @@ class ShardReader:
                 "built.",
                 position,
             )
+
+
+def _window(file: FileBytes, info: ShardInfo, layout: RecordLayout) -> Window:
+    """The file while its index is walked, whose arrays lie at its end."""
+    dtypes = [dtype for _, dtype in _INDEX_ARRAYS] + [item.dtype for item in layout.columns]
+    return Window(file, info.sample_count * sum(np.dtype(dtype).itemsize for dtype in dtypes))
 
 
 def _check_extents(

@@ -236,3 +236,31 @@ def test_a_file_that_was_replaced_is_an_error(far, large, opened, tmp_path):
         with pytest.raises(ShardError, match=r"shard-00001\.lmdb: is another file than the one"):
             dataset.__getitems__(list(range(20, 32)))
         dataset.close()
+
+
+def test_the_verdict_says_that_storage_is_waited_for(far, large, opened):
+    """Which of all things holds training up."""
+    far.set(Far.of_delay(20))
+    loader = loader_of(opened(large.far), "thread")
+    assert isinstance(loader, Loader)
+    assert sum(len(images) for images, _ in loader) == 64
+    assert "waits for storage" in loader.stats()["verdict"]
+
+
+def test_a_store_near_by_does_not_wait_for_one_far_away(far, large, small, opened):
+    """Its shards are opened and read while the other's server does not answer."""
+    gone, near = opened(large.far), opened(small.near)
+    gone.__getitems__([0])
+    far.set(away="silent")
+    waiting = threading.Thread(target=gone.__getitems__, args=([20, 40],))
+    waiting.start()
+    back = threading.Timer(10, lambda: far.set(away=""))
+    back.start()
+    try:
+        read_all(near, np.arange(0, 1600, 7))
+        assert waiting.is_alive()
+    finally:
+        far.set(away="")
+        back.cancel()
+        waiting.join()
+        back.join()

@@ -17,10 +17,18 @@ from readers.stats import LoaderStats
 class Numbers:
     """A group filler whose batches hold their indices, in memory that it asked for."""
 
-    def __init__(self, act=lambda index: None, size=20_000):
+    def __init__(self, act=lambda index: None, size=20_000, ahead_count=0):
         self.act = act
         self.size = size
         self.groups = []
+        self.ahead_count = ahead_count
+        self.expected = []
+
+    def expect(self, parts, epoch):
+        self.expected.append([*map(list, parts)])
+
+    def drop_expected(self):
+        self.expected.append("dropped")
 
     def fill_group(self, parts, epoch, take, watch):
         watch.start()
@@ -188,3 +196,24 @@ def test_without_an_engine_each_batch_is_made_when_it_is_asked_for():
         next(batches)
     assert stats.stages_s["read"] > 0
     engine.close()
+
+
+@pytest.mark.parametrize("ahead_count", [0, 1, 3])
+def test_a_filler_gets_to_know_of_groups_before_their_turn(engine_of, ahead_count):
+    """As many as it says, each once, in order; at the end, and when it is broken off, that too."""
+    fillers = [Numbers(ahead_count=ahead_count) for _ in range(2)]
+    engines = [
+        engine_of(fillers[0], threads=1, depth=1, group_count=2),
+        DirectEngine(fillers[1], stats=LoaderStats("thread", 0)),
+    ]
+    groups = [[[0], [1]], [[2], [3]], [[4], [5]], [[6]]], [[[at]] for at in range(7)]
+    for filler, engine, expected in zip(fillers, engines, groups, strict=True):
+        batches = engine.batches(parts_of(7), 0)
+        next(batches)
+        count = ahead_count + 1 if ahead_count else 0
+        assert filler.expected == expected[:count]
+        batches.close()
+        assert filler.expected == expected[:count] + ["dropped"] * bool(ahead_count)
+        filler.expected.clear()
+        assert len(list(engine.batches(parts_of(7), 0))) == 7
+        assert filler.expected == ([*expected, "dropped"] if ahead_count else [])

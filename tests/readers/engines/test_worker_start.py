@@ -610,6 +610,8 @@ def test_an_unknown_start_method_is_refused_when_the_loader_is_made():
 class Filler:
     """Batches that are their indices."""
 
+    ahead_count = 0
+
     def fill_group(self, parts, epoch, take, watch):
         return list(parts)
 

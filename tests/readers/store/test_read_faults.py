@@ -15,7 +15,8 @@ import pytest
 from readers.store import open_files, read_bytes, read_threads
 from readers.store.errors import ShardError
 from readers.store.open_files import OpenFiles
-from readers.store.read_bytes import ReadBytes, ReadPolicy
+from readers.store.read_bytes import ReadBytes
+from readers.store.read_policy import ReadPolicy
 from readers.store.record_bytes import Wanted
 
 SIZE = 100_000

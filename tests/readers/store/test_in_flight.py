@@ -1,0 +1,66 @@
+"""The number of reads under way goes where throughput stops rising, and stays there."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from readers.store.in_flight import InFlight
+
+READ_BYTES = 270_000
+
+
+def run(in_flight, rate_of, seconds, noise=0.0, seed=0):
+    """A server that gives so many reads a second to a number of readers; the numbers, over time."""
+    rng, now, limits = random.Random(seed), 0.0, []
+    while now < seconds:
+        now += rng.uniform(1 - noise, 1 + noise) / rate_of(in_flight.limit)
+        in_flight.done(READ_BYTES, now, is_busy=True)
+        limits.append(in_flight.limit)
+    return limits
+
+
+def at_most(best, round_trip_s):
+    """A server with places for so many reads, and a round trip of so long."""
+    return lambda count: min(count, best) / round_trip_s
+
+
+@pytest.mark.parametrize("round_trip_s", [0.0005, 0.002, 0.01])
+@pytest.mark.parametrize("best", [6, 16, 32, 64, 500])
+def test_it_finds_the_number_that_is_enough(best, round_trip_s):
+    """Within 2 s: no throughput is lost but what a step of it is worth, and no more are used."""
+    limits = run(InFlight(64), at_most(best, round_trip_s), 6, noise=0.3)
+    settled = limits[int(len(limits) * 0.4) :]
+    rates = [min(limit, best) for limit in settled]
+    assert sum(rates) / len(rates) > 0.85 * min(best, 64)
+    assert sum(settled) / len(settled) < 1.6 * max(best, 4)
+
+
+def test_it_goes_down_where_more_readers_are_a_burden():
+    """Threads that take the core of the one that decodes, a server that seeks to and fro."""
+    limits = run(InFlight(64), lambda count: 2000 / (1 + abs(count - 8) / 8), 10)
+    assert 5 <= limits[-1] <= 12
+
+
+def test_it_follows_a_server_that_changes():
+    """What was found is looked at again after some time, up and down."""
+    in_flight = InFlight(64)
+    assert run(in_flight, at_most(12, 0.002), 8)[-1] <= 16
+    assert max(run(in_flight, at_most(64, 0.01), 20)) == 64
+
+
+def test_it_says_nothing_while_nothing_waits():
+    """A reader that is never behind shows its own speed, not the server's."""
+    in_flight = InFlight(64)
+    for at in range(10_000):
+        in_flight.done(READ_BYTES, at * 0.01, is_busy=False)
+    assert in_flight.limit == InFlight(64).limit
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_it_keeps_the_limit_that_it_was_given(most):
+    """Be it less than what it begins with, or than it would ever use."""
+    limits = run(InFlight(most), at_most(500, 0.002), 3)
+    assert max(limits) <= most
+    assert min(limits) >= 1
