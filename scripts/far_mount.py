@@ -40,6 +40,7 @@ class Fault:
         call: "read", "open", "stat" or "list".
         error: Name of its errno: EIO, ESTALE, ETIMEDOUT, ...
         every: The n.
+        after: Calls that pass before it begins to count.
         times: How often at most; None without end.
         match: Pattern of the paths, as seen from the mount, with a leading "/".
     """
@@ -47,6 +48,7 @@ class Fault:
     call: str
     error: str
     every: int = 1
+    after: int = 0
     times: int | None = None
     match: str = "*"
 

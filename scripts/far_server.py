@@ -64,7 +64,9 @@ class Behaviour:
         """Behave in this way from now on: the fields of `far_mount.Far`."""
         with self._lock:
             self._delays_s = {call: settings[name] / 1000 for call, name in DELAYS.items()}
-            self._faults = [dict(fault, seen=0, done=0) for fault in settings["faults"]]
+            self._faults = [
+                dict(fault, seen=-fault["after"], done=0) for fault in settings["faults"]
+            ]
             self.maps = settings["maps"]
             away = settings["away"]
             self._away_error = getattr(errno, away) if away not in ("", "silent") else 0
@@ -123,7 +125,7 @@ class Behaviour:
             if fault["call"] != name or not fnmatch(path, fault["match"]):
                 continue
             fault["seen"] += 1
-            is_due = fault["seen"] % fault["every"] == 0
+            is_due = fault["seen"] > 0 and fault["seen"] % fault["every"] == 0
             if is_due and (fault["times"] is None or fault["done"] < fault["times"]):
                 fault["done"] += 1
                 found = found or getattr(errno, fault["error"])

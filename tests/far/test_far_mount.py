@@ -89,6 +89,8 @@ def test_calls_fail_in_their_turn(content):
         path.read_bytes()
     mount.set(faults=(Fault(call="read", error="EIO", match="other"),))
     assert path.read_bytes() == expected
+    mount.set(faults=(Fault(call="stat", error="EIO", after=10**6),))
+    assert path.stat().st_size == SIZE
     assert mount.counts().fault_count >= 2
 
 
