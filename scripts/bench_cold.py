@@ -18,7 +18,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import re
 import resource
 import statistics
 import subprocess
@@ -37,32 +36,12 @@ import torch
 from cold_chart import draw_chart
 from cold_ways import FORMS, ORDERS, WAYS, batches, make_data
 from far_mount import Far, FarMount, FarMountUnavailableError, mounted
+from nfs_calls import Calls, nfs_calls
 
 NFS_RUN = Path(__file__).resolve().parents[2] / "shared" / "cluster" / "nfs-run"
 """Runs a command in a guest system with a real NFS mount; beside the checkout, if it is there."""
 
 PILOT_BATCH_COUNT = 2
-
-
-@dataclass(frozen=True)
-class Calls:
-    """What came to a server.
-
-    Attributes:
-        reads: Requests for bytes.
-        names: Opens, looks at names, listings.
-        read_bytes: Bytes that were read.
-    """
-
-    reads: int
-    names: int
-    read_bytes: int
-
-    def since(self, other: Calls) -> Calls:
-        """What came since then."""
-        return Calls(
-            self.reads - other.reads, self.names - other.names, self.read_bytes - other.read_bytes
-        )
 
 
 @dataclass(frozen=True)
@@ -218,31 +197,6 @@ def given_place(name: str, folder: Path, *, drops_caches: bool) -> Place:
     return Place(
         name, folder, (lambda: nfs_calls(folder) or Calls(0, 0, 0)) if has_calls else None, forget
     )
-
-
-def nfs_calls(folder: Path) -> Calls | None:
-    """What the kernel has asked of the NFS server that a folder lies on; None for others."""
-    mountpoint = folder
-    while not os.path.ismount(mountpoint):
-        mountpoint = mountpoint.parent
-    text = Path("/proc/self/mountstats").read_text()
-    found = re.search(
-        rf"mounted on {re.escape(str(mountpoint))} with fstype nfs(.*?)(?=^device |\Z)",
-        text,
-        re.DOTALL | re.MULTILINE,
-    )
-    if found is None:
-        return None
-    # NAME: operations transmissions timeouts bytes-sent bytes-received ...
-    counts = {
-        name: (int(count), int(received))
-        for name, count, received in re.findall(
-            r"^\s*([A-Z_]+): (\d+) \d+ \d+ \d+ (\d+)", found[1], re.MULTILINE
-        )
-    }
-    names = ("OPEN", "OPEN_NOATTR", "LOOKUP", "GETATTR", "ACCESS", "READDIR", "READDIRPLUS")
-    reads = counts.get("READ", (0, 0))
-    return Calls(reads[0], sum(counts.get(name, (0, 0))[0] for name in names), reads[1])
 
 
 def measure_nfs(data: Path, delay_ms: float, options: argparse.Namespace) -> list[Row]:
