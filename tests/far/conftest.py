@@ -53,7 +53,7 @@ def _write(folder, image, images, values):
     return images
 
 
-def _raw_images(folder, count, height, width):
+def raw_images(folder, count, height, width):
     """A store of pixels of one size."""
     noise = np.random.default_rng(height)
     images = noise.integers(0, 256, (count, height, width, 3), np.uint8)
@@ -61,7 +61,7 @@ def _raw_images(folder, count, height, width):
     return _write(folder, field, images, images)
 
 
-def _jpeg_images(folder, count):
+def jpeg_images(folder, count):
     """A store of JPEG files of two sizes."""
     noise = np.random.default_rng(3)
     images, values = [], []
@@ -90,9 +90,9 @@ def _mount(tmp_path_factory):
     near = folder / "near"
     near.mkdir()
     images = {
-        "large.lmdb": _raw_images(near / "large.lmdb", 64, 208, 200),
-        "small.lmdb": _raw_images(near / "small.lmdb", 1600, 32, 32),
-        "jpeg.lmdb": _jpeg_images(near / "jpeg.lmdb", 64),
+        "large.lmdb": raw_images(near / "large.lmdb", 64, 208, 200),
+        "small.lmdb": raw_images(near / "small.lmdb", 1600, 32, 32),
+        "jpeg.lmdb": jpeg_images(near / "jpeg.lmdb", 64),
     }
     try:
         with mounted(near, folder / "mount") as mount:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.far.conftest import _raw_images
+from tests.far.conftest import raw_images
 
 ROOT = Path(__file__).resolve().parents[2]
 NFS_RUN = ROOT.parent / "shared" / "cluster" / "nfs-run"
@@ -37,7 +37,7 @@ def test_a_store_on_nfs_is_read_by_one_request_a_sample(tmp_path):
         pytest.skip(f"no NFS can be mounted here, for want of {what}")
     seed = tmp_path / "seed"
     seed.mkdir()
-    np.save(seed / "large.npy", _raw_images(seed / "large.lmdb", 64, 208, 200))
+    np.save(seed / "large.npy", raw_images(seed / "large.lmdb", 64, 208, 200))
     program = [sys.executable, "-m", "tests.far.nfs_program"]
     done = subprocess.run(
         [NFS_RUN, "--delay", "1", "--seed", seed, "--limit", "250", "--", *program],
