@@ -46,6 +46,8 @@ class StoredRecords:
             self._bytes.add(number, path, self._descriptors[number])
             for number, (path, _, _) in enumerate(shards)
         ]
+        for number in range(len(shards)):  # As a dataset does: no neighbours come along.
+            self._bytes.expect(number, in_order=False)
 
     def __enter__(self) -> StoredRecords:
         return self

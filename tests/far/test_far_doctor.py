@@ -24,10 +24,11 @@ def test_what_storage_gives_is_measured_with_few_calls(far, large):
     found = re.match(r"round trip ([\d.]+) ms .*64 samples at random", checks["storage"]["figure"])
     assert found is not None
     assert float(found[1]) >= 30
+    assert checks["random_samples"]["status"] == "pass"  # One by one, which no loader does there.
     assert checks["epoch"]["status"] == "warn"
     assert "64 samples of" in checks["epoch"]["figure"]
     assert "packer stage" in checks["epoch"]["remedy"]
-    assert far.counts().read_count < 700
+    assert far.counts().read_count < 600
 
 
 def test_a_mount_that_refuses_to_map_is_no_problem(far, large):
