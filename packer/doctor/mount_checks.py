@@ -15,8 +15,8 @@ _NFS_READ_BYTES_LEAST = 2**17
 """Below 128 KiB, an image of 224 x 224 takes more than one request."""
 
 _LOCAL_COPY = (
-    "if it is too slow, have it on a local disk: packer stage STORE /local/disk, or cp -r STORE "
-    "/local/disk/"
+    'if it is too slow, have it on a local disk: LMDBDataset(path, cache_dir="/local/disk"), or '
+    "cp -r STORE /local/disk/"
 )
 
 

@@ -198,7 +198,7 @@ def _remedies(times: StorageTimes, mount: Mount, holds_pixels: bool) -> list[str
     if mount.type.startswith("nfs") and "nconnect" not in options:
         found.append("mount with nconnect=8")
     if mount.is_network:
-        found.append("stage it on a local disk: packer stage STORE /local/disk")
+        found.append('stage it on a local disk: LMDBDataset(path, cache_dir="/local/disk")')
     if holds_pixels:
         found.append("store a tenth of the bytes: packer build RAW OUT --image jpeg")
     return found or ["store smaller samples: packer build --size"]

@@ -27,7 +27,7 @@ def test_what_storage_gives_is_measured_with_few_calls(far, large):
     assert checks["random_samples"]["status"] == "pass"  # One by one, which no loader does there.
     assert checks["epoch"]["status"] == "warn"
     assert "64 samples of" in checks["epoch"]["figure"]
-    assert "packer stage" in checks["epoch"]["remedy"]
+    assert "cache_dir=" in checks["epoch"]["remedy"]
     assert far.counts().read_count < 600
 
 
