@@ -10,9 +10,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from packer.wording import count_text
+from packer.wording import count_text, counts_text
 from readers.store.layout import REJECTS_NAME
 from readers.store.manifest import Manifest
+from readers.store.wording import few_text
 
 _CLASSES_SHOWN_MAX = 10
 
@@ -102,21 +103,16 @@ class BuildReport:
         if self.reject_count or self.annotations.get("rejected") or parts:
             lines.append(f"  rejected: named in {self.path}/{REJECTS_NAME}")
         if self.splits:
-            counts = ", ".join(f"{name} {count:,}" for name, count in self.splits.items())
-            lines.append(f"splits: {counts}")
+            lines.append(f"splits: {counts_text(self.splits, len(self.splits))}")
         if self.classes:
-            named = list(self.classes.items())
-            if len(named) > _CLASSES_SHOWN_MAX:
-                named.sort(key=lambda pair: -pair[1])
+            counts = self.classes
+            if len(counts) > _CLASSES_SHOWN_MAX:
+                counts = dict(sorted(counts.items(), key=lambda pair: -pair[1]))
             # Of masks, samples are not counted by class.
-            is_counted = any(self.classes.values())
-            shown = ", ".join(
-                f"{name} {count:,}" if is_counted else name
-                for name, count in named[:_CLASSES_SHOWN_MAX]
-            )
-            left = len(named) - _CLASSES_SHOWN_MAX
-            more = f", and {left:,} more" if left > 0 else ""
-            lines.append(f"{count_text(len(named), 'class')}: {shown}{more}")
+            is_counted = any(counts.values())
+            most = _CLASSES_SHOWN_MAX
+            shown = counts_text(counts, most) if is_counted else few_text([*counts], most)
+            lines.append(f"{count_text(len(counts), 'class')}: {shown}")
         kept = count_text(self.kept_shard_count, "shard")
         kept = f", {kept} kept" if self.kept_shard_count else ""
         lines += [

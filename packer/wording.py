@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+from readers.store.wording import few_text
+
+NAMED_MAX = 20
+"""Classes, splits and the like that are named where they are counted, of each kind."""
 
 _NAMES_SHOWN_MAX = 5
 
@@ -37,11 +42,24 @@ def count_text(count: int, noun: str) -> str:
     return f"{count:,} {plural}"
 
 
-def names_text(names: Iterable[str]) -> str:
-    """The first few names, quoted, and how many more there are: "'a', 'b' and 7 more"."""
-    quoted = [repr(name) for name in names]
-    more = len(quoted) - _NAMES_SHOWN_MAX
-    return ", ".join(quoted[:_NAMES_SHOWN_MAX]) + (f" and {more:,} more" if more > 0 else "")
+def names_text(names: Iterable[str], count: int | None = None) -> str:
+    """The first few names, quoted, and how many more there are: "'a', 'b' and 7 more".
+
+    Args:
+        names: The names.
+        count: How many there are in all, where `names` are only the first of them.
+    """
+    return few_text(list(names), _NAMES_SHOWN_MAX, repr, count=count)
+
+
+def counts_text(counts: Mapping[str, int], most: int = NAMED_MAX) -> str:
+    """The first few names and how often each was counted: "cat 12, dog 3 and 7 more"."""
+    return few_text(list(counts.items()), most, lambda one: f"{one[0]} {one[1]:,}")
+
+
+def cut_text(text: str, most: int) -> str:
+    """A text of at most so many characters: "what is too lo..."."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def readable_path(path: bytes) -> str:

@@ -166,6 +166,13 @@ def mount_of(path: Path) -> Mount:
     return best
 
 
+PREFETCH_FACTOR = 2
+"""Batches that each loader worker is ahead: the DataLoader's default, and ours."""
+
+KEPT_BATCH_COUNT = 2
+"""Batches that the training loop holds beside those that are under way: the one in use and the one
+on its way to the device."""
+
 _LOADER_WORKER_COUNT_MAX = 16
 _LOADER_CORE_SHARE = 0.75
 
@@ -183,6 +190,11 @@ def loader_worker_count() -> int:
     """
     cores = physical_core_count() / local_rank_count()
     return max(0, min(_LOADER_WORKER_COUNT_MAX, round(cores * _LOADER_CORE_SHARE)))
+
+
+def batches_ahead(worker_count: int, prefetch_factor: int) -> int:
+    """Batches that loader workers are at, or have ready, while one is in use."""
+    return worker_count * prefetch_factor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,6 +312,16 @@ def file_limit() -> FileLimit:
     return FileLimit(soft, hard, open_count)
 
 
+def file_limit_of(process: int) -> int | None:
+    """How many files another process may have open; None where that may not be known."""
+    try:
+        text = (_ROOT / f"proc/{process}/limits").read_text()
+    except OSError:
+        return None
+    found = re.search(r"^Max open files +([0-9]+)", text, re.MULTILINE)
+    return int(found[1]) if found else None
+
+
 @dataclass(frozen=True)
 class PythonProcesses:
     """Other Python processes of this user that may run on the cores of this one.
@@ -332,7 +354,7 @@ def other_python_processes() -> PythonProcesses:
             if facts["Uid"].split()[1] == user and _PYTHON.fullmatch(
                 Path(os.readlink(folder / "exe")).name
             ):
-                allowed = _cpu_list(facts.get("Cpus_allowed_list", ""))
+                allowed = cpu_list(facts.get("Cpus_allowed_list", ""))
                 if allowed & cores:
                     candidates[number] = facts["State"].split()[0]
         except (OSError, KeyError, IndexError, ValueError):
@@ -354,7 +376,7 @@ def _above(number: int, parents: dict[int, int]) -> list[int]:
     return found
 
 
-def _cpu_list(text: str) -> set[int]:
+def cpu_list(text: str) -> set[int]:
     """The CPUs of a list such as "0-3,8"."""
     cores: set[int] = set()
     for part in text.strip().split(","):

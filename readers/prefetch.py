@@ -26,15 +26,15 @@ Hardly anything here waits for the GPU, so Python drops references that kernels 
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 import inspect
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+
+from readers.nesting import mapped, moves_itself, parts_of, rebuilt
 
 Transform = Callable[[Any], Any]
 FieldTransforms = Mapping[Any, Transform]
@@ -67,7 +67,7 @@ class DevicePrefetcher:
         depth: Batches that are under way while one is in use.
         transform: Called with each batch on the device, beside the user's kernels; what it returns
             are tensors, nested in the same ways. Or a dict of such functions: by field, for batches
-            that are dicts or named tuples; by position, for tuples and lists.
+            that are dicts, named tuples or dataclasses; by position, for tuples and lists.
 
     Attributes:
         loader: As given. It is ahead of the batches handed out by `depth`.
@@ -354,57 +354,11 @@ def _moved(value: Any, device: torch.device) -> Any:
 def _converted(value: Any, change: Callable[[Any, _Path], Any], path: _Path = ()) -> Any:
     """A batch with `change` done to each tensor, and each object that can move, in it.
 
-    Containers are rebuilt, of their own types; those given stay as they are.
+    Containers in which something changes are rebuilt; those given stay as they are.
     """
-
-    def inner(part: Any, key: Any) -> Any:
-        return _converted(part, change, (*path, key))
-
-    if isinstance(value, Tensor):
+    if isinstance(value, Tensor) or moves_itself(value):
         return change(value, path)
-    if isinstance(value, (str, bytes, type)):
-        return value
-    if callable(getattr(value, "to", None)):
-        # Before containers: a dict or tuple that has such a method knows better, like
-        # torch.nn.utils.rnn.PackedSequence.
-        return change(value, path)
-    if isinstance(value, Mapping):
-        return _rebuilt_mapping(value, {key: inner(part, key) for key, part in value.items()})
-    if isinstance(value, (tuple, list)):
-        return _rebuilt_sequence(value, [inner(part, at) for at, part in enumerate(value)])
-    if dataclasses.is_dataclass(value):
-        clone = copy.copy(value)
-        for field in dataclasses.fields(value):
-            # Past the guard of a frozen one, and past __init__, which may want other arguments.
-            object.__setattr__(clone, field.name, inner(getattr(value, field.name), field.name))
-        return clone
-    return value
-
-
-def _rebuilt_mapping(value: Mapping[Any, Any], parts: dict[Any, Any]) -> Any:
-    """`parts` as a mapping of the type of `value`; as a dict, if that cannot be made of parts."""
-    try:
-        if isinstance(value, MutableMapping):
-            clone = copy.copy(value)  # With what else it holds, like the default of a defaultdict.
-            clone.update(parts)
-            return clone
-        return type(value)(parts)  # type: ignore[call-arg]
-    except TypeError:
-        return parts  # As torch's own pin_memory does.
-
-
-def _rebuilt_sequence(value: tuple[Any, ...] | list[Any], parts: list[Any]) -> Any:
-    """`parts` as a tuple or list of the type of `value`; plain, if that cannot be made of parts."""
-    if isinstance(value, list):
-        clone = copy.copy(value)
-        clone[:] = parts
-        return clone
-    try:
-        if hasattr(value, "_fields"):  # A named tuple: its constructor takes one argument a field.
-            return type(value)(*parts)
-        return type(value)(parts)
-    except TypeError:
-        return tuple(parts)
+    return mapped(value, lambda part, key: _converted(part, change, (*path, key)))
 
 
 def _transformed(batch: Any, transform: Transform | FieldTransforms | None) -> Any:
@@ -413,15 +367,12 @@ def _transformed(batch: Any, transform: Transform | FieldTransforms | None) -> A
         return batch
     if not isinstance(transform, Mapping):
         return transform(batch)
-    parts: Any
-    if isinstance(batch, Mapping):
-        parts = dict(batch)
-    elif isinstance(batch, (tuple, list)):
-        parts = dict(enumerate(batch))
-    else:
+    parts = parts_of(batch)
+    if parts is None:
         raise ValueError(
             f"transform={transform!r} is by field, but a batch is a {type(batch).__name__}, "
-            "expected a dict, tuple or list. Give one function, which takes the whole batch."
+            "expected a dict, tuple, list or dataclass. Give one function, which takes the whole "
+            "batch."
         )
     names = getattr(batch, "_fields", ())
     for field, function in transform.items():
@@ -430,6 +381,4 @@ def _transformed(batch: Any, transform: Transform | FieldTransforms | None) -> A
             known = ", ".join(map(repr, (*names, *parts)))
             raise ValueError(f"transform names the field {field!r}, but a batch has {known}")
         parts[key] = function(parts[key])
-    if isinstance(batch, Mapping):
-        return _rebuilt_mapping(batch, parts)
-    return _rebuilt_sequence(batch, list(parts.values()))
+    return rebuilt(batch, parts)

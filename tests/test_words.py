@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import re
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ OTHERS = {
     "--cpus", "--cpus-per-task", "--gpus", "--gres", "--inplace", "--ipc", "--mem", "--memory",
     "--orientation", "--save-media", "--shm-size", "--ulimit",
     "--dereference", "--hard-dereference", "--symlinks", "--strict", "--case", "--sort",
+    "--bind-to", "--cpu-bind", "--gpu-bind", "--cpunodebind", "--membind",
+    "--query-gpu", "--format",
 }  # fmt: skip
 
 
@@ -36,6 +39,7 @@ def texts(path: Path) -> Iterator[str]:
             yield node.value
 
 
+@functools.cache
 def commands() -> dict[str, click.Command]:
     """Every command, by name."""
     context = click.Context(cli)
@@ -43,6 +47,7 @@ def commands() -> dict[str, click.Command]:
     return {name: command for name in names if (command := cli.get_command(context, name))}
 
 
+@functools.cache
 def options() -> set[str]:
     """Every option of any command."""
     every = [cli, *commands().values()]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from packer.counts import summed_counts
 from packer.pictures.statistics import statistics
 from packer.plan.shards import BuildPlan, library_versions
 from packer.wording import count_text, readable_path
 from packer.workspace.folder import TaskReport
 from packer.workspace.rejects import Rejects
 from readers.store.manifest import FormatVersion, Manifest, SourceInfo
+from readers.store.wording import few_text
 
 
 def make_manifest(plan: BuildPlan, reports: Sequence[TaskReport], rejects: Rejects) -> Manifest:
@@ -22,7 +24,8 @@ def make_manifest(plan: BuildPlan, reports: Sequence[TaskReport], rejects: Rejec
         rejects: All that was not packed.
     """
     scan = plan.scan
-    labels, splits = _sum(r.label_counts for r in reports), _sum(r.split_counts for r in reports)
+    labels = summed_counts(report.label_counts for report in reports)
+    splits = summed_counts(report.split_counts for report in reports)
     shards = tuple(report.shard for report in reports if report.shard is not None)
     facts: dict[str, Any] = {}
     if scan.classes:
@@ -49,14 +52,6 @@ def make_manifest(plan: BuildPlan, reports: Sequence[TaskReport], rejects: Rejec
         statistics=facts | statistics(report.tally for report in reports),
         versions=library_versions(),
     )
-
-
-def _sum(counts: Iterable[dict[int, int]]) -> dict[int, int]:
-    total: dict[int, int] = {}
-    for part in counts:
-        for key, count in part.items():
-            total[key] = total.get(key, 0) + count
-    return total
 
 
 def _annotation_counts(reports: Sequence[TaskReport], rejects: Rejects) -> dict[str, int]:
@@ -87,9 +82,8 @@ def _frame_notes(reports: Sequence[TaskReport]) -> tuple[str, ...]:
     frames = {path: n for report in reports for path, n in report.extra_frame_counts.items()}
     if not frames:
         return ()
-    names = ", ".join(f"{readable_path(path)} ({n})" for path, n in list(frames.items())[:5])
-    more = ", ..." if len(frames) > 5 else ""
+    names = few_text(list(frames.items()), 5, lambda one: f"{readable_path(one[0])} ({one[1]})")
     return (
         f"{len(frames):,} files hold more than one picture; the first of each is stored, "
-        f"{sum(frames.values()):,} further ones are not: {names}{more}",
+        f"{sum(frames.values()):,} further ones are not: {names}",
     )

@@ -13,7 +13,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,13 @@ import msgspec
 
 from packer.files.sizes import picture_bytes_max
 from packer.items.raw_item import RawFile, RawItem
-from packer.plan.shards import BuildPlan, cut_items
+from packer.plan.cuts import cut_items
+from packer.plan.shards import BuildPlan
 from packer.raw.read_ahead import DIGEST_BYTES, content_digest, files_of, image_file, read_files
 from packer.wording import count_text
 from packer.workspace.folder import TaskReport, Workspace
 from packer.workspace.unfinished import facts_that_differ
-from readers.store.layout import UPDATE_CACHE_NAME, shard_name
+from readers.store.layout import UPDATE_CACHE_NAME, shard_name, shard_number
 
 _CACHE_VERSION = 1
 _NOT_READ = bytes(DIGEST_BYTES)
@@ -221,10 +222,7 @@ def _cuts_of(plan: BuildPlan, first: int, end: int) -> list[tuple[int, int]]:
 def _new_names(cache: UpdateCache) -> Iterator[str]:
     """File names that no shard of the old store has, one after the other."""
     used = [s.report.shard.file for s in cache.shards if s.report.shard is not None]
-    number = max((int(name[len("shard-") : -len(".lmdb")]) for name in used), default=-1)
-    while True:
-        number += 1
-        yield shard_name(number)
+    yield from map(shard_name, count(max(map(shard_number, used), default=-1) + 1))
 
 
 class _Comparison:

@@ -1,7 +1,9 @@
 """Is this machine, and this job's share of it, set up to train fast from a store or a folder?
 
-readers.machine, torch_facts, store, raw    gather facts, once, side by side
-*_checks                                    pure functions from facts to one `Check` each
+readers.machine, allocation, gpu_link,      gather facts, once, side by side
+torch_facts, store, raw, target
+check_*                                     pure functions from facts to one `Check` each
+watch                                       a running job, line by line
 """
 
 from __future__ import annotations
@@ -12,16 +14,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from packer.doctor.allocation import Allocation, allocation_checks
 from packer.doctor.check import Check
+from packer.doctor.gpu_link import check_gpu_link, gpu_links
 from packer.doctor.machine_checks import machine_checks
 from packer.doctor.mount_checks import check_mount, check_mount_options
-from packer.doctor.need import PREFETCH_FACTOR, Need
+from packer.doctor.need import Need
 from packer.doctor.raw import check_raw_files, gather_raw
-from packer.doctor.store import gather_store, is_store, store_checks
+from packer.doctor.store import gather_store, is_store
+from packer.doctor.store_checks import store_checks
+from packer.doctor.target import check_target, gather_target
 from packer.doctor.torch_facts import TorchQuestion
-from readers.machine import Machine, loader_worker_count, mount_of
+from packer.doctor.watch import watch
+from readers.machine import PREFETCH_FACTOR, Machine, loader_worker_count, mount_of
 
-__all__ = ["Check", "DoctorReport", "doctor"]
+__all__ = ["Check", "DoctorReport", "doctor", "watch"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,10 +85,12 @@ def doctor(
     worker_count: int | None = None,
     prefetch_factor: int = PREFETCH_FACTOR,
     images_per_s: float | None = None,
+    target: str | Path | None = None,
 ) -> DoctorReport:
     """Look at the machine, this process, and a store or raw folder, for one to three seconds.
 
-    Some records of a store are dropped from the page cache and read again. Nothing is written.
+    Some records of a store are dropped from the page cache and read again. Nothing is written, but
+    for a folder beside `target`, which is removed again.
 
     Args:
         path: A store, finished or not, or a raw folder or list. None looks at the machine alone.
@@ -89,6 +98,7 @@ def doctor(
         worker_count: Loader workers of each training process. None fits the machine.
         prefetch_factor: Batches that each loader worker is ahead.
         images_per_s: What training is to get, held against what the store's disk or server gives.
+        target: Where a store is to be built: whether that can be done there.
 
     Raises:
         ValueError: An argument is out of its range.
@@ -107,14 +117,19 @@ def doctor(
         of_path: list[Check] = []
         if path is not None:
             of_path, need = _path_checks(Path(path), machine, need, images_per_s)
+        if target is not None:
+            of_path.append(check_target(Path(target), gather_target(Path(target))))
         torch = question.answer()
+    links = gpu_links()
+    of_job = allocation_checks(machine, Allocation.read())
+    of_job += [check_gpu_link(links)] if links else []
     return DoctorReport(
         path=None if path is None else str(path),
         batch_size=need.batch_size,
         worker_count=need.worker_count,
         prefetch_factor=need.prefetch_factor,
         seconds=time.monotonic() - started,
-        checks=[*machine_checks(machine, torch, need), *of_path],
+        checks=[*machine_checks(machine, torch, need), *of_job, *of_path],
         machine=machine,
     )
 

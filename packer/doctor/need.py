@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from readers.machine import KEPT_BATCH_COUNT, PREFETCH_FACTOR, batches_ahead
+
 ASSUMED_SAMPLE_BYTES = 224 * 224 * 3
 """Without a store: an RGB image of the usual side, uint8."""
 
-PREFETCH_FACTOR = 2
-"""Batches that each loader worker is ahead: the DataLoader's default, and ours."""
-
 _DESCRIPTOR_RESERVE = 64
 """Log files, checkpoints, CUDA, sockets between ranks: what a training process has open besides."""
-
-_KEPT_BATCH_COUNT = 2
-"""Batches that the training loop holds beside those that are under way: the one in use and the one
-on its way to the device."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +49,11 @@ class Need:
         return self.batch_size * self.sample_bytes
 
     @property
+    def _batches_ahead(self) -> int:
+        """Of one training process."""
+        return batches_ahead(self.worker_count, self.prefetch_factor)
+
+    @property
     def batches_text(self) -> str:
         """How the batches under way come about, for a figure."""
         ranks = f"{self.rank_count} ranks x " if self.rank_count > 1 else ""
@@ -62,12 +62,12 @@ class Need:
     @property
     def shared_bytes(self) -> int:
         """What batches of a stock DataLoader take in /dev/shm while they are under way."""
-        return self.rank_count * self.worker_count * self.prefetch_factor * self.batch_bytes
+        return self.rank_count * self._batches_ahead * self.batch_bytes
 
     @property
     def buffer_bytes(self) -> int:
         """What kept (on CUDA machines pinned) batch buffers of `make_loader` take in memory."""
-        batches = self.worker_count * self.prefetch_factor + _KEPT_BATCH_COUNT
+        batches = self._batches_ahead + KEPT_BATCH_COUNT
         return self.rank_count * batches * self.batch_bytes
 
     @property
@@ -76,7 +76,7 @@ class Need:
 
         A worker has a pipe, a sentinel and a page for its state, and each batch under way a slot.
         """
-        batches = self.worker_count * self.prefetch_factor + _KEPT_BATCH_COUNT
+        batches = self._batches_ahead + KEPT_BATCH_COUNT
         return _DESCRIPTOR_RESERVE + 4 * self.worker_count + batches
 
     @property
@@ -87,5 +87,5 @@ class Need:
         tensors of their own, in lists.
         """
         tensors = self.fixed_count + self.variable_count * self.batch_size
-        under_way = self.worker_count * self.prefetch_factor * tensors
+        under_way = self._batches_ahead * tensors
         return _DESCRIPTOR_RESERVE + 8 * self.worker_count + under_way

@@ -9,7 +9,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -101,12 +100,7 @@ class TorchQuestion:
         )
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._child.kill()
         with self._child:  # Closes its pipes and waits for it.
             pass

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
-import numpy as np
 
+from packer.counts import count_values
 from packer.errors import RejectedItemError
 from packer.files.sizes import picture_bytes_max
 from packer.items.annotations import unpack_annotations
@@ -125,8 +125,7 @@ def _add(
         ("split", report.split_counts),
     ):
         if name in sample.values:
-            for value in np.atleast_1d(sample.values[name]).tolist():
-                counts[value] = counts.get(value, 0) + 1
+            count_values(counts, sample.values[name])
     image = sample.image
     report.tally.add(image.pixels, image.original_size)
     if image.extra_frame_count:

@@ -23,6 +23,7 @@ from readers.store.errors import ImageError
 from readers.store.pictures.essentials import essentials
 from readers.store.pictures.image_header import ImageHeader, read_header
 from readers.store.schema import Field
+from readers.store.wording import few_text
 
 Color: TypeAlias = tuple[int, int, int]
 
@@ -261,9 +262,12 @@ def colors_text(pixels: MaskPixels) -> str:
     """The colours of a mask for a message, the commonest first."""
     codes, counts = distinct(color_codes(pixels))
     order = np.lexsort((codes, -counts))
-    shown = ", ".join(str(color_of(int(codes[n]))) for n in order[:_SHOWN_MAX])
-    more = len(order) - _SHOWN_MAX
-    return f"colours {shown}" + (f" and {more:,} more" if more > 0 else "")
+    return f"colours {_colors_named(codes[order])}"
+
+
+def _colors_named(codes: NDArray[np.int32]) -> str:
+    """The first few colours of these codes."""
+    return few_text(codes.tolist(), _SHOWN_MAX, lambda code: str(color_of(code)))
 
 
 def _codes(colors: NDArray[np.uint8]) -> NDArray[np.int32]:
@@ -298,10 +302,9 @@ def _ids_of_colors(codes: NDArray[np.int32], colors: tuple[Color, ...]) -> NDArr
     if is_strange.any():
         strange, inverse = np.unique(run_codes[is_strange], return_inverse=True)
         counts = np.bincount(inverse.ravel(), weights=lengths[is_strange]).astype(np.int64)
-        shown = ", ".join(str(color_of(int(code))) for code in strange[:_SHOWN_MAX])
-        more = f" and {len(strange) - _SHOWN_MAX:,} more" if len(strange) > _SHOWN_MAX else ""
         raise ImageError(
-            f"{int(counts.sum()):,} pixels of colours that are not in the label map: {shown}{more}"
+            f"{int(counts.sum()):,} pixels of colours that are not in the label map: "
+            f"{_colors_named(strange)}"
         )
     return np.repeat(values[at], lengths).reshape(codes.shape)
 
@@ -333,9 +336,6 @@ def _check_values(ids: NDArray[Any], field: Field) -> None:
         if value >= len(field.names) and value != field.ignore
     ]
     if wrong:
-        shown = ", ".join(f"{value} ({count:,} pixels)" for value, count in wrong[:_SHOWN_MAX])
-        more = f" and {len(wrong) - _SHOWN_MAX:,} more" if len(wrong) > _SHOWN_MAX else ""
+        shown = few_text(wrong, _SHOWN_MAX, lambda one: f"{one[0]} ({one[1]:,} pixels)")
         ignored = "" if field.ignore is None else f" or {field.ignore}, which is ignored"
-        raise ImageError(
-            f"values {shown}{more}; expected a class in [0, {len(field.names)}){ignored}"
-        )
+        raise ImageError(f"values {shown}; expected a class in [0, {len(field.names)}){ignored}")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import functools
 
-_SOI, _SOS, _DQT = b"\xff\xd8", 0xDA, 0xDB
-_ALONE = frozenset((0x01, *range(0xD0, 0xD9)))
-"""Markers without a segment."""
+from readers.store.pictures.jpeg_segments import JPEG_START, SCAN, TABLES, jpeg_segments
 
 # ITU-T T.81, table K.1, in the zigzag order of files: brightness at a quality of 50.
 _STANDARD = (
@@ -42,20 +40,15 @@ def _table_sum(quality: int) -> int:
 
 def _first_table(data: bytes) -> list[int] | None:
     """The table number 0, which is that of brightness."""
-    at = 2 if data[:2] == _SOI else len(data)
-    while at + 4 <= len(data) and data[at] == 0xFF:
-        marker = data[at + 1]
-        if marker == 0xFF or marker in _ALONE:
-            at += 1 if marker == 0xFF else 2
-            continue
-        end = at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
-        if marker == _SOS or end > len(data):
+    if data[:2] != JPEG_START:
+        return None
+    for marker, start, end in jpeg_segments(data):
+        if marker == SCAN or end > len(data):
             return None
-        if marker == _DQT:
-            table = _table_zero(data[at + 4 : end])
+        if marker == TABLES:
+            table = _table_zero(data[start + 4 : end])
             if table is not None:
                 return table
-        at = end
     return None
 
 

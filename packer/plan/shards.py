@@ -14,17 +14,12 @@ from numpy.typing import NDArray
 
 from packer.items.raw_item import RawItem, Scan
 from packer.plan.arrange import arranged
+from packer.plan.cuts import cut_items, shard_bytes_limit
 from packer.plan.estimate import CHANNEL_COUNTS, Estimator, recipe_for_target, store_bytes
 from packer.policies import POLICIES
 from packer.recipe import Recipe
 from readers.store.layout import shard_name
 from readers.store.schema import Field, ImageCodec, Schema
-
-SHARD_COUNT_AIM = 64
-"""A store that would have fewer shards is cut finer, so that many build workers have work."""
-
-SHARD_BYTES_LEAST = 4 * 2**20
-"""... but no finer than this: a shard costs an open, and up to one page of waste in each tree."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,8 +124,7 @@ def make_plan(scan: Scan, recipe: Recipe) -> BuildPlan:
     estimator = Estimator(scan)
     recipe = recipe_for_target(scan, recipe, lambda one: store_bytes(estimator.record_bytes(one)))
     sizes = estimator.record_bytes(recipe)
-    total = int(sizes.sum())
-    limit = min(max(SHARD_BYTES_LEAST, total // SHARD_COUNT_AIM), recipe.shard_bytes_max)
+    limit = shard_bytes_limit(int(sizes.sum()), recipe.shard_bytes_max)
     cuts = cut_items(sizes, limit)
     state, source = _digests(scan.items)
     return BuildPlan(
@@ -145,19 +139,6 @@ def make_plan(scan: Scan, recipe: Recipe) -> BuildPlan:
         source_sha256=source,
         state_sha256=state,
     )
-
-
-def cut_items(sizes: NDArray[np.int64], bytes_max: int) -> tuple[tuple[int, int], ...]:
-    """(first, end) of runs of items whose sizes add up to at most `bytes_max`, or of one item."""
-    ends = np.cumsum(sizes)
-    cuts: list[tuple[int, int]] = []
-    first = 0
-    while first < len(sizes):
-        before = int(ends[first - 1]) if first else 0
-        end = max(first + 1, int(np.searchsorted(ends, before + bytes_max, side="right")))
-        cuts.append((first, end))
-        first = end
-    return tuple(cuts)
 
 
 def _digests(items: Sequence[RawItem]) -> tuple[str, str]:

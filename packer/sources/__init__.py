@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 from pathlib import Path
@@ -15,6 +14,7 @@ from packer.sources.only_task import check_task, only_task
 from packer.sources.source import AUTO_FORMAT, Source, SourceOptions
 from packer.sources.walk import PICTURE_TYPES
 from packer.wording import readable_path
+from readers.store.wording import did_you_mean
 
 __all__ = [
     "LAYOUTS",
@@ -49,11 +49,9 @@ def scan_source(raw: Path, options: SourceOptions) -> Scan:
 
     shown = readable_path(os.fsencode(raw))
     if options.format not in (AUTO_FORMAT, *LAYOUTS):
-        close = difflib.get_close_matches(options.format, LAYOUTS, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
         raise ValueError(
             f"format must be one of {', '.join((AUTO_FORMAT, *sorted(LAYOUTS)))}; "
-            f"got {options.format!r}{hint}"
+            f"got {options.format!r}.{did_you_mean(options.format, LAYOUTS)}"
         )
     try:
         os.stat(raw)

@@ -17,7 +17,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain
 
-from packer.items.raw_item import Ignored, Member, RawFile, RawItem, Reject, Scan
+from packer.items.raw_item import Member, RawFile, RawItem, Scan
 from packer.raw.containers import Containers
 from packer.raw.files import RawFileError
 from packer.sources.class_folders import are_sequences, classless, names_no_class
@@ -27,7 +27,7 @@ from packer.sources.detection.folders import folder_names, mask_folders, masks_b
 from packer.sources.detection.found import UNREAD
 from packer.sources.detection.look import Listing, Look, shown_names
 from packer.sources.flat import BESIDE_SPLITS
-from packer.sources.imagefolder import BESIDE_CLASSES, NO_CLASSES, left_out_notes
+from packer.sources.imagefolder import BESIDE_CLASSES, NO_CLASSES
 from packer.sources.masks.names import role_of
 from packer.sources.pairing import split_path, stem_of
 from packer.sources.siblings import find_parts, split_names
@@ -93,30 +93,6 @@ class Layout:
     left_out: dict[bytes, str] = field(default_factory=dict)
     parts: str = ""
     notes: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Packed:
-    """Items of pictures in archives, and what a scan says of them: see `Scan`."""
-
-    items: list[RawItem]
-    classes: tuple[str, ...]
-    splits: tuple[str, ...]
-    fields: tuple[Field, ...]
-
-    def as_scan(self, format_name: str, found: ContainerFiles, notes: list[str]) -> Scan:
-        """The scan of archives of a format, with what was found beside their pictures."""
-        return Scan(
-            format=format_name,
-            root=found.root,
-            items=self.items,
-            classes=self.classes,
-            splits=self.splits,
-            fields=self.fields,
-            rejects=found.rejects,
-            ignored=found.ignored,
-            notes=notes,
-        )
 
 
 def read_layout(
@@ -248,18 +224,37 @@ def _read_classes(
 
 
 def pack(
+    format_name: str,
+    found: ContainerFiles,
     layout: Layout,
-    pictures: Iterable[Picture],
+    pictures: Sequence[Picture],
     container: Callable[[Picture], str],
     given: tuple[str, ...] | None,
-    rejects: list[Reject],
-) -> Packed:
-    """Make items of the pictures that are not left out; those of no given class are rejected."""
+    last_notes: Iterable[str] = (),
+) -> Scan:
+    """The scan of pictures in archives; those of no given class are rejected.
+
+    Args:
+        format_name: The source's name.
+        found: The archives, and what was met beside their pictures.
+        layout: From `read_layout`.
+        pictures: Of all archives. Those that the layout leaves out are counted as ignored.
+        container: How the archive of a picture is read, as `Member.container` has it.
+        given: Classes that the user names.
+        last_notes: Of what else is in the archives.
+    """
+    findings = found.findings
+    findings.notes += layout.notes
+    for picture in pictures:
+        reason = layout.left_out.get(picture.key)
+        if reason is not None:
+            findings.ignore(reason, [picture.key])
+    findings.note_ignored(BESIDE_SPLITS, BESIDE_CLASSES, NO_CLASSES)
+    findings.notes += last_notes
     classes: ClassNames | None = None
     if layout.classes:
         classes = class_names(map(readable_path, set(layout.classes.values())), given)
     splits = ordered_splits(layout.splits.values())
-    items = []
     for picture in pictures:
         if picture.key in layout.left_out:
             continue
@@ -269,27 +264,18 @@ def pack(
             label = classes.label(class_name)
             if label is None:
                 reason = classes.unknown_reason(class_name)
-                shown = readable_path(picture.key)
-                split = layout.splits.get(picture.key, "")
-                rejects.append(Reject(key=picture.key, path=shown, reason=reason, split=split))
+                findings.refuse(picture.key, reason, split=layout.splits.get(picture.key))
                 continue
             values["label"] = label
         if splits:
             values["split"] = splits.index(layout.splits[picture.key])
-        items.append(picture.item(container(picture), values))
+        findings.items.append(picture.item(container(picture), values))
     names = classes.names if classes is not None else ()
     fields = [Field(name="label", kind="label", dtype="int64", names=names)] if names else []
     fields += [split_field(splits)] if splits else []
-    return Packed(items=items, classes=names, splits=splits, fields=tuple(fields))
-
-
-def count_left_out(layout: Layout, pictures: Iterable[Picture], ignored: Ignored) -> list[str]:
-    """Count the pictures that are not packed among the ignored files; gives the notes on them."""
-    for picture in pictures:
-        reason = layout.left_out.get(picture.key)
-        if reason is not None:
-            ignored.add(reason, readable_path(picture.key))
-    return left_out_notes(ignored, (BESIDE_SPLITS, BESIDE_CLASSES, NO_CLASSES))
+    return findings.as_scan(
+        format_name, found.root, classes=names, splits=splits, fields=tuple(fields)
+    )
 
 
 def _names(groups: Iterable[Iterable[bytes]]) -> str:

@@ -11,7 +11,6 @@ What the bytes of one are: cifar_batch.py.
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +29,7 @@ from packer.files.cifar import (
 )
 from packer.files.safe_pickle import UnsafePickleError
 from packer.files.start import pointer_reason, pointer_reason_of
-from packer.items.raw_item import Member, RawFile, RawItem, Reject, Scan, tag_split
+from packer.items.raw_item import Member, RawFile, RawItem, Scan
 from packer.sources.class_names import ClassNames, read_class_names
 from packer.sources.container_files import ContainerFiles, find_container_files, split_of_path
 from packer.sources.pairing import split_path
@@ -88,10 +87,12 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
             if b"/" not in file.path and _NAMES.match(file.path)
         ]
     batch_files = [file for file in found.files if _BATCH.match(split_path(file.path)[1])]
-    if not batch_files and not found.rejects:
-        raise SourceError(
-            f"{readable_path(os.fsencode(raw))}: no CIFAR batches found; looked for files named "
-            "data_batch_1 and test_batch, or train and test, with .bin or without."
+    if not batch_files and not found.findings.rejects:
+        raise found.findings.nothing(
+            raw,
+            "no CIFAR batches found",
+            "looked for files named data_batch_1 and test_batch, or train and test, with .bin or "
+            "without",
         )
     names = _read_names(found)
     file_names = [split_path(file.path)[1] for file in found.files]
@@ -101,9 +102,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         try:
             batches.append(_read_batch(file, has_coarse, found))
         except (OSError, ValueError) as error:
-            shown, split = readable_path(file.path), _split(file.path)
-            reject = Reject(key=file.path, path=shown, reason=str(error), split=split)
-            found.rejects.append(reject)
+            found.findings.refuse(file.path, str(error), split=_split(file.path))
 
     label_count = 1 + max((max(batch.labels, default=-1) for batch in batches), default=-1)
     numbered = tuple(str(number) for number in range(min(label_count, 256)))
@@ -113,29 +112,22 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     has_coarse_labels = bool(batches) and all(batch.coarse_labels for batch in batches)
     split_names = {batch.file.path: _split(batch.file.path) for batch in batches}
     splits = ordered_splits(split_names.values())
-    items: list[RawItem] = []
     for batch in batches:
         shared = {"split": splits.index(split_names[batch.file.path])}
-        first = len(found.rejects)
-        items += _items(batch, shared, classes, has_coarse_labels, coarse_names, found)
-        tag_split(found.rejects, first, split_names[batch.file.path])
+        mark = found.findings.mark()
+        _add_items(batch, shared, classes, has_coarse_labels, coarse_names, found)
+        found.findings.tag_split(mark, split_names[batch.file.path])
     fields = [Field(name="label", kind="label", dtype="int64", names=classes.names)]
     if has_coarse_labels:
         fields.append(Field(name="coarse_label", kind="scalar", dtype="int64", names=coarse_names))
     fields.append(split_field(splits))
-    notes = [f"class names: {names_text(classes.names)}"]
     if options.classes is None and "fine" not in names:
-        notes = ["no file names the classes (such as batches.meta); to name them, give --classes"]
-    return Scan(
-        format=name,
-        root=found.root,
-        items=items,
-        classes=classes.names,
-        splits=splits,
-        fields=tuple(fields),
-        rejects=found.rejects,
-        ignored=found.ignored,
-        notes=notes,
+        note = "no file names the classes (such as batches.meta); to name them, give --classes"
+    else:
+        note = f"class names: {names_text(classes.names)}"
+    found.findings.notes.append(note)
+    return found.findings.as_scan(
+        name, found.root, classes=classes.names, splits=splits, fields=tuple(fields)
     )
 
 
@@ -170,8 +162,7 @@ def _read_names(found: ContainerFiles) -> dict[str, tuple[str, ...]]:
                 if key in content:
                     names[kind] = _texts(content[key], key)
         except (OSError, ValueError, SourceError) as error:
-            shown = readable_path(file.path)
-            found.rejects.append(Reject(key=file.path, path=shown, reason=str(error)))
+            found.findings.refuse(file.path, str(error))
     return names
 
 
@@ -251,15 +242,14 @@ def _read_binary(file: RawFile, has_coarse: bool, found: ContainerFiles) -> _Bat
     return _Batch(file, BINARY, labels[:, -1].tolist(), coarse, [PIXEL_BYTES] * count)
 
 
-def _items(
+def _add_items(
     batch: _Batch,
     shared: dict[str, int],
     classes: ClassNames,
     has_coarse_labels: bool,
     coarse_names: tuple[str, ...] | None,
     found: ContainerFiles,
-) -> list[RawItem]:
-    items = []
+) -> None:
     file = batch.file
     digits = max(5, len(str(len(batch.labels) - 1)))
     path = file.path.removesuffix(b".bin")
@@ -275,10 +265,9 @@ def _items(
                 problem = f"coarse label {coarse} is not in [0, {len(coarse_names)})"
         if problem:
             place = f"{readable_path(file.path)}, image {number}"
-            found.rejects.append(Reject(key=key, path=place, reason=problem))
+            found.findings.refuse(key, problem, place)
             continue
         member = Member("cifar", file.byte_count, batch.position(number), batch.version)
-        items.append(
+        found.findings.items.append(
             RawItem(key, file.path, batch.byte_counts[number], file.mtime_ns, values, member=member)
         )
-    return items

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from packer.errors import SourceError
-from packer.items.raw_item import MEMBER_BYTES_MAX, Ignored, RawFile, Reject
+from packer.items.findings import Findings
+from packer.items.raw_item import MEMBER_BYTES_MAX, RawFile
 from packer.sources.listing import is_regular_file
 from packer.sources.walk import NOT_A_PICTURE, Picture, skip_reason, walk
 from packer.wording import names_text, readable_path
@@ -28,16 +29,15 @@ class ContainerFiles:
         files: Sorted by path.
         pictures: Picture files beside them.
         others: Paths of all other files, which are among the ignored, sorted.
-        rejects: Files and folders that cannot be read.
-        ignored: Files of no use.
+        findings: Files and folders that cannot be read, and files of no use. The source goes on
+            with it.
     """
 
     root: Path
     files: list[RawFile] = field(default_factory=list)
     pictures: list[Picture] = field(default_factory=list)
     others: list[bytes] = field(default_factory=list)
-    rejects: list[Reject] = field(default_factory=list)
-    ignored: Ignored = field(default_factory=Ignored)
+    findings: Findings = field(default_factory=Findings)
 
     def full_path(self, path: bytes) -> Path:
         """Path of one of the files as it can be opened."""
@@ -46,9 +46,7 @@ class ContainerFiles:
     def ignore_pictures(self, used: Iterable[bytes] = ()) -> None:
         """Count the pictures beside the files that are not among the paths used."""
         taken = set(used)
-        for picture in self.pictures:
-            if picture.path not in taken:
-                self.ignored.add(BESIDE, readable_path(picture.path))
+        self.findings.ignore(BESIDE, (p.path for p in self.pictures if p.path not in taken))
 
 
 def find_container_files(raw: Path, accepts: Callable[[bytes], bool]) -> ContainerFiles:
@@ -64,20 +62,20 @@ def find_container_files(raw: Path, accepts: Callable[[bytes], bool]) -> Contain
     if raw.is_file():
         found = ContainerFiles(raw.parent)
         _add(found, os.fsencode(raw.name))
-        if found.rejects:
-            raise SourceError(f"{found.rejects[0].path}: {found.rejects[0].reason}.")
+        for reject in found.findings.rejects:
+            raise SourceError(f"{reject.path}: {reject.reason}.")
         found.others = _files_beside(raw)
         return found
     # Every file that is not a picture is listed: some formats give their files no extension.
     tree = walk(raw, (b"",))
-    found = ContainerFiles(raw, rejects=tree.rejects, ignored=tree.ignored)
+    found = ContainerFiles(raw, findings=tree.findings)
     for folder in tree.folders.values():
         found.pictures += folder.pictures
         for path in folder.annotation_files:
             if accepts(path):
                 _add(found, path)
             else:
-                found.ignored.add(NOT_A_PICTURE, readable_path(path))
+                found.findings.ignore(NOT_A_PICTURE, [path])
                 found.others.append(path)
     found.others.sort()
     found.files.sort(key=lambda file: file.path)
@@ -99,8 +97,7 @@ def _add(found: ContainerFiles, path: bytes) -> None:
     try:
         status = os.stat(found.full_path(path))
     except OSError as error:
-        reason = f"cannot be read: {error.strerror}"
-        found.rejects.append(Reject(key=path, path=readable_path(path), reason=reason))
+        found.findings.refuse(path, f"cannot be read: {error.strerror}")
         return
     if stat.S_ISREG(status.st_mode):
         found.files.append(RawFile(path, status.st_size, status.st_mtime_ns))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from operator import attrgetter
 from pathlib import Path
 
-from packer.items.findings import Findings
 from packer.items.raw_item import RawItem, Scan
 from packer.sources.imagefolder import sibling_notes, split_folders
 from packer.sources.source import SourceOptions
@@ -26,11 +25,10 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     """
     tree = walk(raw)
     splits = split_folders(tree.contents(1))
-    found = Findings(rejects=tree.rejects, ignored=tree.ignored)
+    found = tree.findings
     for path, folder in tree.folders.items():
         if splits and not path:
-            for picture in folder.pictures:
-                tree.ignored.add(BESIDE_SPLITS, readable_path(picture.path))
+            found.ignore(BESIDE_SPLITS, (picture.path for picture in folder.pictures))
             continue
         values = (
             {"split": splits.index(path.split(b"/")[0])}
@@ -42,12 +40,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         ]
     found.items.sort(key=attrgetter("key"))
     split_names = tuple(readable_path(split) for split in splits)
-    if BESIDE_SPLITS in tree.ignored.counts:
-        examples = ", ".join(tree.ignored.examples[BESIDE_SPLITS])
-        count = tree.ignored.counts[BESIDE_SPLITS]
-        found.notes.append(
-            f"{count} not packed, {BESIDE_SPLITS}: {examples}{', ...' if count > 5 else ''}"
-        )
+    found.note_ignored(BESIDE_SPLITS)
     if options.format == name:
         found.notes += sibling_notes(raw, tree)
     return found.as_scan(

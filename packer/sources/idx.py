@@ -10,7 +10,6 @@ import re
 import zlib
 from pathlib import Path
 
-from packer.errors import SourceError
 from packer.files.idx import (
     IMAGES_HEADER_BYTES,
     IMAGES_MAX,
@@ -20,7 +19,7 @@ from packer.files.idx import (
     read_labels,
 )
 from packer.files.start import pointer_reason_of
-from packer.items.raw_item import Member, RawFile, RawItem, Reject, Scan, tag_split
+from packer.items.raw_item import Member, RawFile, RawItem, Scan
 from packer.sources.class_names import ClassNames
 from packer.sources.container_files import ContainerFiles, find_container_files, split_of_path
 from packer.sources.pairing import split_path
@@ -56,10 +55,11 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         _add_labels_beside(raw, found)
     by_path = _without_copies(found)
     image_paths = [path for path in by_path if _IMAGES.match(split_path(path)[1])]
-    if not image_paths and not found.rejects:
-        raise SourceError(
-            f"{readable_path(os.fsencode(raw))}: no IDX images found; looked for files named like "
-            "train-images-idx3-ubyte or train-images-idx3-ubyte.gz."
+    if not image_paths and not found.findings.rejects:
+        raise found.findings.nothing(
+            raw,
+            "no IDX images found",
+            "looked for files named like train-images-idx3-ubyte or train-images-idx3-ubyte.gz",
         )
     labels_by_path = {path: _labels_path(path) for path in image_paths}
     is_labelled = any(labels in by_path for labels in labels_by_path.values())
@@ -70,12 +70,10 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
             parts.append((path, by_path[path], *part))
         else:
             file = by_path[path]
-            shown = readable_path(file.path)
-            reject = Reject(key=file.path, path=shown, reason=problem, split=_split(path) or "")
-            found.rejects.append(reject)
+            found.findings.refuse(file.path, problem, split=_split(path))
     used = {*labels_by_path, *(labels_by_path.values() if is_labelled else ())}
-    for path in by_path.keys() - used:
-        found.ignored.add("IDX file that belongs to no images", readable_path(by_path[path].path))
+    unused = (by_path[path].path for path in sorted(by_path.keys() - used))
+    found.findings.ignore("IDX file that belongs to no images", unused)
 
     class_count = 1 + max((max(labels) for *_, labels in parts if labels), default=-1)
     names = options.classes or tuple(str(number) for number in range(class_count))
@@ -83,32 +81,23 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     split_names = {path: _split(path) for path, *_ in parts}
     has_splits = bool(parts) and None not in split_names.values()
     splits = ordered_splits(s for s in split_names.values() if s) if has_splits else ()
-    items: list[RawItem] = []
     for path, file, header, labels in parts:
         split = {"split": splits.index(split_names[path] or "")} if splits else {}
-        first = len(found.rejects)
-        items += _items(path, file, header, labels, classes, split, found)
-        tag_split(found.rejects, first, split_names[path])
+        mark = found.findings.mark()
+        _add_items(path, file, header, labels, classes, split, found)
+        found.findings.tag_split(mark, split_names[path])
     fields = []
     if is_labelled:
         fields.append(Field(name="label", kind="label", dtype="int64", names=classes.names))
     if splits:
         fields.append(split_field(splits))
-    notes = []
+    notes = found.findings.notes
     if is_labelled and options.classes is None and parts:
         notes.append("the data does not name the classes; to name them, give --classes")
     if not is_labelled:
         notes.append("unlabelled: there is no file of labels (named like train-labels-idx1-ubyte)")
-    return Scan(
-        format=name,
-        root=found.root,
-        items=items,
-        classes=classes.names,
-        splits=splits,
-        fields=tuple(fields),
-        rejects=found.rejects,
-        ignored=found.ignored,
-        notes=notes,
+    return found.findings.as_scan(
+        name, found.root, classes=classes.names, splits=splits, fields=tuple(fields)
     )
 
 
@@ -143,8 +132,7 @@ def _without_copies(found: ContainerFiles) -> dict[bytes, RawFile]:
     for file in found.files:  # Sorted, so that the copy comes after the file.
         path = _without_gz(file.path)
         if path in by_path:
-            reason = "compressed copy of a file that is there"
-            found.ignored.add(reason, readable_path(file.path))
+            found.findings.ignore("compressed copy of a file that is there", [file.path])
         else:
             by_path[path] = file
     return by_path
@@ -212,7 +200,7 @@ def _split(path: bytes) -> str | None:
     return "test" if is_test else split_of_path(path)
 
 
-def _items(
+def _add_items(
     path: bytes,
     file: RawFile,
     header: IdxHeader,
@@ -220,19 +208,18 @@ def _items(
     classes: ClassNames,
     split: dict[str, int],
     found: ContainerFiles,
-) -> list[RawItem]:
+) -> None:
     digits = max(5, len(str(header.image_count - 1)))
     # One dict for all images of a label, which nobody changes.
     values = [{"label": label, **split} for label in range(len(classes.names))]
-    items = []
     for number in range(header.image_count):
         key = b"%s/%0*d" % (path, digits, number)
         if labels and labels[number] >= len(values):
             reason = f"label {labels[number]} is not in [0, {len(values)}): {_shown(classes)}"
             place = f"{readable_path(file.path)}, image {number}"
-            found.rejects.append(Reject(key=key, path=place, reason=reason))
+            found.findings.refuse(key, reason, place)
             continue
-        items.append(
+        found.findings.items.append(
             RawItem(
                 key,
                 file.path,
@@ -242,7 +229,6 @@ def _items(
                 member=Member("idx", file.byte_count, number),
             )
         )
-    return items
 
 
 def _shown(classes: ClassNames) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Iterable
 from operator import attrgetter
 from pathlib import Path
 
 from packer.errors import SourceError
-from packer.items.raw_item import Ignored, RawItem, Scan
+from packer.items.raw_item import RawItem, Scan
 from packer.sources.class_folders import classless, names_no_class
 from packer.sources.siblings import find_parts, split_names
 from packer.sources.source import SourceOptions
@@ -30,7 +29,6 @@ name = "imagefolder"
 BESIDE_CLASSES = "unlabelled: lies beside class folders"
 NO_CLASSES = "unlabelled: its split has no class folders"
 NOT_LISTED = "unlabelled: not named by the file of labels in its split"
-NAMES_SHOWN_MAX = 5
 
 
 def scan(raw: Path, options: SourceOptions) -> Scan:
@@ -47,6 +45,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         SourceError: There are pictures, but no class folder holds any.
     """
     tree = walk(raw, (LIST_EXTENSION,))
+    found = tree.findings
     tops = tree.contents(1)
     splits = split_folders(tops)
     class_depth = 2 if splits else 1
@@ -66,7 +65,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
                 f"{name!r} takes its labels from folders. "
                 "Give --format flat to pack them unlabelled."
             )
-        return Scan(format=name, root=raw, items=[], rejects=tree.rejects, ignored=tree.ignored)
+        return found.as_scan(name, raw)
 
     class_keys = sorted({path.split(b"/")[-1] for path in class_folders})
     classes = tuple(key.decode("utf-8", "backslashreplace") for key in class_keys)
@@ -77,8 +76,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         )
     labels = {key: label for label, key in enumerate(class_keys)}
     labelled_splits = {path.split(b"/")[0] for path, f in class_folders.items() if f.holds_pictures}
-    said, not_said = _labels_in_files(raw, tree, splits, labelled_splits, labels)
-    items: list[RawItem] = []
+    said = _labels_in_files(raw, tree, splits, labelled_splits, labels)
     # One dict for all items of a class and split, which nobody changes: one each would take more
     # memory than all the rest.
     shared: dict[tuple[int, int], dict[str, int]] = {}
@@ -93,7 +91,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         label = labels.get(parts[at]) if len(parts) > at else None
         if label is not None:
             values = _values(shared, split, label, has_splits=bool(splits))
-            items += [
+            found.items += [
                 RawItem(p.path, p.path, p.byte_count, p.mtime_ns, values) for p in folder.pictures
             ]
             continue
@@ -105,35 +103,22 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
             class_key = of_split.class_of.get(p.path) if of_split else None
             if class_key is not None:
                 values = _values(shared, split, labels[class_key], has_splits=True)
-                items.append(RawItem(p.path, p.path, p.byte_count, p.mtime_ns, values))
+                found.items.append(RawItem(p.path, p.path, p.byte_count, p.mtime_ns, values))
             elif p.path not in rejected:
-                tree.ignored.add(reason, readable_path(p.path))
-    items.sort(key=attrgetter("key"))
+                found.ignore(reason, [p.path])
+    found.items.sort(key=attrgetter("key"))
 
     split_names = tuple(readable_path(split) for split in splits)
     fields = [Field(name="label", kind="label", dtype="int64", names=classes)]
     if splits:
         fields.append(split_field(split_names))
-    notes = [
-        *(note for found in said.values() for note in found.notes),
-        *not_said,
-        *left_out_notes(tree.ignored, (BESIDE_CLASSES, NO_CLASSES, NOT_LISTED)),
-        *_class_notes(classes, class_keys, class_folders, splits),
-        *_folder_notes(tops, candidates, class_folders, splits),
-        *_name_notes(class_keys, passed),
-        *(sibling_notes(raw, tree) if options.format == name else ()),
-    ]
-    return Scan(
-        format=name,
-        root=raw,
-        items=items,
-        classes=classes,
-        splits=split_names,
-        fields=tuple(fields),
-        rejects=tree.rejects + [reject for found in said.values() for reject in found.rejects],
-        ignored=tree.ignored,
-        notes=notes,
-    )
+    found.note_ignored(BESIDE_CLASSES, NO_CLASSES, NOT_LISTED)
+    found.notes += _class_notes(classes, class_keys, class_folders, splits)
+    found.notes += _folder_notes(tops, candidates, class_folders, splits)
+    found.notes += _name_notes(class_keys, passed)
+    if options.format == name:
+        found.notes += sibling_notes(raw, tree)
+    return found.as_scan(name, raw, classes=classes, splits=split_names, fields=tuple(fields))
 
 
 def _candidates(
@@ -191,10 +176,10 @@ def _labels_in_files(
     splits: list[bytes],
     labelled_splits: set[bytes],
     labels: dict[bytes, int],
-) -> tuple[dict[bytes, SplitLabels], list[str]]:
-    """What text files say of the pictures of splits without class folders, by split; and notes."""
+) -> dict[bytes, SplitLabels]:
+    """What text files say of the pictures of splits without class folders, by split."""
     said: dict[bytes, SplitLabels] = {}
-    notes: list[str] = []
+    not_said: list[str] = []
     used: set[bytes] = set()
     for split in splits:
         if split in labelled_splits:
@@ -212,20 +197,23 @@ def _labels_in_files(
             said[split] = found
             used.add(path)
         elif path is not None:
-            notes.append(
+            not_said.append(
                 f"{readable_path(path)} names pictures, and none with the name of a class folder: "
                 "not read"
             )
     _ignore_lists(tree, used)
-    return said, notes
+    for labels_of_split in said.values():
+        tree.findings.rejects += labels_of_split.rejects
+        tree.findings.notes += labels_of_split.notes
+    tree.findings.notes += not_said
+    return said
 
 
 def _ignore_lists(tree: Tree, used: set[bytes]) -> None:
     """Count the text files that were not read."""
     for folder in tree.folders.values():
-        for path in folder.annotation_files:
-            if path not in used:
-                tree.ignored.add(NOT_A_PICTURE, readable_path(path))
+        unread = (path for path in folder.annotation_files if path not in used)
+        tree.findings.ignore(NOT_A_PICTURE, unread)
 
 
 def split_folders(tops: dict[bytes, Contents]) -> list[bytes]:
@@ -236,18 +224,6 @@ def split_folders(tops: dict[bytes, Contents]) -> list[bytes]:
 
 def _is_split_name(name: bytes) -> bool:
     return canonical_split(name.decode("utf-8", "replace")) is not None
-
-
-def left_out_notes(ignored: Ignored, reasons: Iterable[str]) -> list[str]:
-    """How many pictures are not packed for some reasons, and which."""
-    notes = []
-    for reason in reasons:
-        count = ignored.counts.get(reason, 0)
-        if count:
-            shown = ", ".join(ignored.examples[reason][:NAMES_SHOWN_MAX])
-            more = ", ..." if count > NAMES_SHOWN_MAX else ""
-            notes.append(f"{count} not packed, {reason}: {shown}{more}")
-    return notes
 
 
 def _class_notes(

@@ -7,7 +7,7 @@ import math
 import msgspec
 
 from packer.items.annotations import RawObject, pack_points
-from packer.items.raw_item import Reject
+from packer.items.findings import Findings
 from packer.sources.class_names import ClassNames
 
 
@@ -28,15 +28,15 @@ def pack_named(objects: list[NamedObject]) -> bytes:
 
 
 def label_objects(
-    data: bytes, key: bytes, classes: ClassNames, rejects: list[Reject]
+    data: bytes, key: bytes, classes: ClassNames, findings: Findings
 ) -> tuple[RawObject, ...]:
-    """The packed objects of an image with their labels; those of no class become rejects."""
+    """The packed objects of an image with their labels; those of no class are refused."""
     objects = []
     for named in _DECODER.decode(data):
         label = classes.label(named.class_name)
         if label is None:
             reason = classes.unknown_reason(named.class_name)
-            rejects.append(Reject(key=key, path=named.object.place, reason=reason))
+            findings.refuse_annotation(key, reason, named.object.place)
         else:
             objects.append(msgspec.structs.replace(named.object, label=label))
     return tuple(objects)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -13,6 +12,7 @@ from packer.items.raw_item import Ignored, RawItem, Reject, Scan
 from packer.sources.splits import ordered_splits, split_field
 from packer.wording import names_text, readable_path
 from readers.store.splits import canonical_split
+from readers.store.wording import did_you_mean
 
 OTHER_SPLIT = "of another split than --split asks for"
 
@@ -53,8 +53,7 @@ def only_split(scan: Scan, wanted: str) -> Scan:
     chosen = _meant(wanted, scan.splits) or _meant(wanted, ordered_splits(told))
     if not chosen:
         known = ordered_splits((*scan.splits, *told))
-        close = difflib.get_close_matches(wanted, known, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
+        hint = did_you_mean(wanted, known)
         found = names_text(known) or "no splits"
         raise SourceError(f"split {wanted!r} was asked for, but the raw data has {found}.{hint}")
     ignored = Ignored(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from packer.sources.walk import Picture, Tree
 from packer.wording import readable_path
+from readers.store.wording import few_text
 
 
 class PictureIndex:
@@ -96,5 +97,5 @@ def normal_path(path: bytes) -> bytes:
 
 def several_reason(pictures: list[Picture]) -> str:
     """Why an annotation file that fits several pictures is rejected."""
-    names = ", ".join(readable_path(picture.path) for picture in pictures[:5])
+    names = few_text(pictures, 5, lambda picture: readable_path(picture.path))
     return f"several pictures fit: {names}; expected one. Rename one of them"

@@ -32,6 +32,7 @@ from packer.sources.splits import are_all_splits
 from packer.sources.walk import is_picture_name
 from packer.wording import readable_path
 from readers.store.errors import ImageError
+from readers.store.wording import few_text
 
 Reader = Callable[[bytes], bytes]
 """Gives the bytes of a file by its path. Raises OSError or ImageError where there are none."""
@@ -417,7 +418,7 @@ def _bytes_of(root: bytes | Reader, path: bytes) -> bytes:
 
 
 def _and(paths: Sequence[bytes]) -> str:
-    shown = [readable_path(path) for path in paths[:_PARTS_MAX]]
     if len(paths) > _PARTS_MAX:
-        return f"{', '.join(shown)} and {len(paths) - _PARTS_MAX} more"
+        return few_text(paths, _PARTS_MAX, readable_path)
+    shown = [readable_path(path) for path in paths]
     return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else shown[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from packer.items.raw_item import Reject
 from packer.sources.pairing import PictureIndex, several_reason, split_path, stem_of
 from packer.sources.walk import Picture, Tree, is_picture_name
 from packer.wording import count_text, names_text, readable_path
@@ -33,13 +32,11 @@ class Pairs:
         file_of: Annotation file of a picture, both by path.
         folders: Folders in which at least one picture has an annotation file.
         lost: Annotation files that no picture fits, and where pictures were looked for.
-        rejects: Pictures that share an annotation file, or have several.
     """
 
     file_of: dict[bytes, bytes] = field(default_factory=dict)
     folders: set[bytes] = field(default_factory=set)
     lost: dict[bytes, str] = field(default_factory=dict)
-    rejects: list[Reject] = field(default_factory=list)
 
 
 def pair_files(tree: Tree, index: PictureIndex, files: Iterable[bytes]) -> Pairs:
@@ -47,7 +44,8 @@ def pair_files(tree: Tree, index: PictureIndex, files: Iterable[bytes]) -> Pairs
 
     It lies beside the file, or in the folder that is the partner of the file's own: `images` or
     `JPEGImages` beside `Annotations`, also with the same folders below both. The nearest such
-    folder where the name is found decides. Pictures that are rejected are taken from the index.
+    folder where the name is found decides. Pictures that share a file, or have several, are refused
+    in the tree's findings and taken from the index.
     """
     pairs = Pairs()
     folders = _Partners(tree)
@@ -67,7 +65,7 @@ def pair_files(tree: Tree, index: PictureIndex, files: Iterable[bytes]) -> Pairs
             elif not index.is_taken(picture):
                 index.take(picture)
                 reason = f"of its annotations {readable_path(file)}, {several_reason(pictures)}"
-                pairs.rejects.append(_reject(picture, reason))
+                tree.findings.refuse(picture.path, reason)
     for path, found in files_of.items():
         if index.is_taken(pictures_by_path[path]):
             continue
@@ -77,7 +75,7 @@ def pair_files(tree: Tree, index: PictureIndex, files: Iterable[bytes]) -> Pairs
             index.take(pictures_by_path[path])
             shown = names_text(map(readable_path, found))
             reason = f"several annotation files fit: {shown}; expected one. Move the others away"
-            pairs.rejects.append(_reject(pictures_by_path[path], reason))
+            tree.findings.refuse(path, reason)
     return pairs
 
 
@@ -103,10 +101,6 @@ def lost_reason(file: bytes, looked: str, object_count: int) -> str:
         f"annotations of {count_text(object_count, 'object')} without a picture: expected "
         f"{stem}.jpg, .png or the like; looked in {looked}"
     )
-
-
-def _reject(picture: Picture, reason: str) -> Reject:
-    return Reject(key=picture.path, path=readable_path(picture.path), reason=reason)
 
 
 def _pictures(index: PictureIndex, tiers: list[list[bytes]], stem: bytes) -> list[Picture]:

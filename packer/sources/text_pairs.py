@@ -10,12 +10,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from packer.errors import SourceError
 from packer.files.start import pointer_reason
 from packer.files.text import read_bounded
 from packer.items.annotations import Annotations, RawObject, pack_annotations, unpack_annotations
 from packer.items.findings import Findings
-from packer.items.raw_item import Reject, Scan
+from packer.items.raw_item import Scan
 from packer.sources.class_names import ClassNames, class_names
 from packer.sources.pairing import PictureIndex, composed, several_reason, split_path, stem_of
 from packer.sources.picture_item import picture_item
@@ -111,7 +110,7 @@ def scan_text_pairs(
     folders = _label_folders(tree, layout)
     splits_of = splits_by_folder(folders)
     splits = ordered_splits(splits_of.values())
-    found = _Found(Findings(rejects=tree.rejects, ignored=tree.ignored))
+    found = _Found(tree.findings)
     for folder, labels in folders.items():
         values = {"split": splits.index(splits_of[folder])} if splits else {}
         files = _by_stem(tree.folders[labels].annotation_files) if labels is not None else {}
@@ -120,16 +119,17 @@ def scan_text_pairs(
             _add(raw, picture, folder, files, index, values, layout, found)
     if not found.read:
         wanted = names_text(name.decode() for name in layout.label_folders)
-        shown = readable_path(os.fsencode(raw))
-        raise SourceError(
-            f"{shown}: no picture has a label file; looked for folders called {wanted} beside "
-            f"folders called {names_text(name.decode() for name in layout.picture_folders)}, with "
-            "a .txt of the same name for each picture. Check the path."
+        beside = names_text(name.decode() for name in layout.picture_folders)
+        raise tree.findings.nothing(
+            raw,
+            "no picture has a label file",
+            f"looked for folders called {wanted} beside folders called {beside}, with a .txt of "
+            "the same name for each picture. Check the path",
         )
     names = _relabel(found, given, layout.classes)
     findings = found.findings
     findings.notes += _missing_notes(found, splits)
-    findings.notes += _ignore_rest(tree, index, found, layout.class_file)
+    _ignore_rest(tree, index, found, layout.class_file)
     findings.items.sort(key=lambda item: item.key)
     fields = make_fields(names)
     return findings.as_scan(
@@ -209,8 +209,7 @@ def _add(
     else:
         annotations = _read(raw, picture, paths[0], layout, found)
     if isinstance(annotations, str):
-        shown = readable_path(picture.path)
-        found.findings.rejects.append(Reject(key=picture.path, path=shown, reason=annotations))
+        found.findings.refuse(picture.path, annotations)
         return
     found.findings.items.append(picture_item(picture, values, annotations))
 
@@ -238,14 +237,12 @@ def _read(
         place = f"{shown}, line {number}"
         parsed = layout.parse(values, place)
         if isinstance(parsed, str):
-            reject = Reject(key=picture.path, path=place, reason=parsed)
-            found.findings.annotation_rejects.append(reject)
+            found.findings.refuse_annotation(picture.path, parsed, place)
         elif parsed is not None:
             label = found.numbers.setdefault(parsed.class_name, len(found.numbers))
             objects.append(msgspec.structs.replace(parsed.object, label=label))
             for part, reason in parsed.lost_parts:
-                reject = Reject(key=picture.path, path=f"{place}, {part}", reason=reason, part=part)
-                found.findings.annotation_rejects.append(reject)
+                found.findings.refuse_annotation(picture.path, reason, f"{place}, {part}", part)
     return pack_annotations(Annotations(objects=tuple(objects)))
 
 
@@ -265,8 +262,7 @@ def _relabel(
             label = labels[thing.label]
             if label is None:
                 reason = names.unknown_reason(by_number[thing.label])
-                reject = Reject(key=item.key, path=thing.place, reason=reason)
-                found.findings.annotation_rejects.append(reject)
+                found.findings.refuse_annotation(item.key, reason, thing.place)
             else:
                 objects.append(msgspec.structs.replace(thing, label=label))
         packed = pack_annotations(msgspec.structs.replace(annotations, objects=tuple(objects)))
@@ -288,25 +284,16 @@ def _missing_notes(found: _Found, splits: tuple[str, ...]) -> list[str]:
     return notes
 
 
-def _ignore_rest(tree: Tree, index: PictureIndex, found: _Found, class_file: bytes) -> list[str]:
+def _ignore_rest(tree: Tree, index: PictureIndex, found: _Found, class_file: bytes) -> None:
     """Account for the files that were not used."""
-    rest = list(index.rest())
-    for picture in rest:
-        tree.ignored.add(NOT_AMONG_PICTURES, readable_path(picture.path))
+    findings = found.findings
+    findings.ignore(NOT_AMONG_PICTURES, (picture.path for picture in index.rest()))
     label_folders = {split_path(path)[0] for path in found.read}
     for path, folder in tree.folders.items():
         for file in folder.annotation_files:
             if file not in found.read and file != class_file:
                 is_label = path in label_folders and file.lower().endswith(b".txt")
                 reason = WITHOUT_PICTURE if is_label else NOT_A_PICTURE
-                tree.ignored.add(reason, readable_path(file))
-    notes = []
-    if rest:
-        shown = names_text(readable_path(picture.path) for picture in rest)
-        count = count_text(len(rest), "picture")
-        notes.append(f"{count} not packed, {NOT_AMONG_PICTURES}: {shown}")
-    lost = tree.ignored.counts.get(WITHOUT_PICTURE, 0)
-    if lost:
-        shown = ", ".join(tree.ignored.examples[WITHOUT_PICTURE])
-        notes.append(f"{count_text(lost, 'label file')} without a picture: {shown}")
-    return notes
+                findings.ignore(reason, [file])
+    findings.note_ignored(NOT_AMONG_PICTURES)
+    findings.note_ignored(WITHOUT_PICTURE, noun="file")

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from packer.wording import cut_text
+
 _SEPARATORS = ((b";", "semicolons"), (b",", "commas"), (b"|", "bars"))
 _DECIMAL_COMMA = re.compile(rb"[-+]?\d*,\d+([eE][-+]?\d+)?")
 _PERCENT = re.compile(rb"[-+]?[\d.]+%")
-_SHOWN_MAX = 40
 
 
 def shown_value(value: bytes) -> str:
     """A value as a message shows it."""
-    text = value.decode("ascii", "backslashreplace")
-    return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 3] + "..."
+    return cut_text(value.decode("ascii", "backslashreplace"), 40)
 
 
 def read_numbers(values: Sequence[bytes], first: int) -> list[float] | str:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from packer.errors import SourceError
-from packer.items.raw_item import Ignored, Reject
+from packer.items.findings import Findings
+from packer.items.raw_item import Ignored
 from packer.sources.listing import FolderLister
 from packer.wording import readable_path
 
@@ -80,13 +81,12 @@ class Tree:
     Attributes:
         folders: Every folder that was entered, by its path relative to the raw folder, which
             itself is `b""`; parents before children, and siblings sorted by bytes.
-        rejects: Entries that could not be read.
-        ignored: Files that are no pictures.
+        findings: Entries that could not be read are its rejects, and files that are no pictures
+            ignored. The source goes on with it.
     """
 
     folders: dict[bytes, Folder] = field(default_factory=dict)
-    rejects: list[Reject] = field(default_factory=list)
-    ignored: Ignored = field(default_factory=Ignored)
+    findings: Findings = field(default_factory=Findings)
 
     def contents(self, depth: int) -> dict[bytes, Contents]:
         """What each folder `depth` levels down holds, all that lies below it included."""
@@ -122,8 +122,8 @@ def walk(raw: Path, annotation_extensions: tuple[bytes, ...] = ()) -> Tree:
     Args:
         raw: The folder.
         annotation_extensions: In lower case, with the dot. Files of these are listed rather than
-            counted as ignored: the source accounts for them, and adds to `Tree.ignored` those that
-            it has no use for.
+            counted as ignored: the source accounts for them, and adds those that it has no use
+            for to the ignored files.
 
     Raises:
         SourceError: The folder itself cannot be listed.
@@ -148,7 +148,7 @@ def walk(raw: Path, annotation_extensions: tuple[bytes, ...] = ()) -> Tree:
             for child, status in children:
                 identity = (status.st_dev, status.st_ino)
                 if identity in above:
-                    tree.ignored.add(LINK_LOOP, readable_path(child))
+                    tree.findings.ignore(LINK_LOOP, [child])
                 else:
                     entered.append((child, (*above, identity)))
             pending += reversed(entered)
@@ -179,15 +179,14 @@ def _list_folder(
         entries = lister.entries(path)
     except OSError as error:
         folder.reject_count += 1
-        reason = f"the folder cannot be listed: {error.strerror}"
-        tree.rejects.append(Reject(key=path, path=readable_path(path), reason=reason))
+        tree.findings.refuse(path, f"the folder cannot be listed: {error.strerror}")
         return []
     for entry in entries:
         name = entry.name
         entry_path = prefix + name
         skipped = skip_reason(name)
         if skipped is not None:
-            _ignore_all(entry, entry_path, skipped, tree.ignored)
+            _ignore_all(entry, entry_path, skipped, tree.findings.ignored)
             continue
         is_picture = is_picture_name(name)
         try:
@@ -198,7 +197,7 @@ def _list_folder(
                 # leads anywhere: a lost one may have been a folder of pictures.
                 status = entry.stat()
                 if not stat.S_ISREG(status.st_mode):
-                    tree.ignored.add(NOT_REGULAR, readable_path(entry_path))
+                    tree.findings.ignore(NOT_REGULAR, [entry_path])
                 elif is_picture:
                     picture = Picture(entry_path, status.st_size, status.st_mtime_ns)
                     folder.pictures.append(picture)
@@ -207,13 +206,11 @@ def _list_folder(
             elif entry.is_file():
                 _add_other(folder, entry_path, tree, annotation_extensions)
             else:
-                tree.ignored.add(NOT_REGULAR, readable_path(entry_path))
+                tree.findings.ignore(NOT_REGULAR, [entry_path])
         except OSError as error:
             folder.reject_count += 1
             reason = _unreadable_reason(os.path.join(root, entry_path), error)
-            tree.rejects.append(
-                Reject(key=entry_path, path=readable_path(entry_path), reason=reason)
-            )
+            tree.findings.refuse(entry_path, reason)
     return children
 
 
@@ -225,7 +222,7 @@ def _add_other(
     if annotation_extensions and path.lower().endswith(annotation_extensions):
         folder.annotation_files.append(path)
     else:
-        tree.ignored.add(NOT_A_PICTURE, readable_path(path))
+        tree.findings.ignore(NOT_A_PICTURE, [path])
 
 
 def _entry_name(entry: os.DirEntry[bytes]) -> bytes:

@@ -19,7 +19,7 @@ from packer.errors import SourceError
 from packer.files.text import read_listing
 from packer.items.annotations import Annotations, RawObject, object_fields, pack_annotations
 from packer.items.findings import Findings
-from packer.items.raw_item import Reject, Scan
+from packer.items.raw_item import Scan
 from packer.sources.only_split import is_other_split
 from packer.sources.pairing import PictureIndex, split_path
 from packer.sources.picture_item import picture_item
@@ -27,7 +27,7 @@ from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
 from packer.sources.text_values import number_problem, read_numbers, separator_problem
 from packer.sources.walk import NOT_A_PICTURE, Picture, Tree, is_picture_name, walk
-from packer.wording import count_text, names_text, readable_path
+from packer.wording import count_text, readable_path
 
 name = "wider"
 
@@ -67,7 +67,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     lists = _lists(raw, tree)
     classes = _classes(options)
     splits = ordered_splits(lists)
-    found = Findings(rejects=tree.rejects, ignored=tree.ignored)
+    found = tree.findings
     empty_count = 0
     for split in splits:
         values = {"split": splits.index(split)}
@@ -78,21 +78,14 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         except SourceError as error:
             if not is_other_split(split, options.split):
                 raise
-            shown = readable_path(lists[split])
-            found.rejects.append(Reject(key=b"", path=shown, reason=str(error)))
+            found.refuse(b"", str(error), readable_path(lists[split]))
         found.tag_split(mark, split)
     if empty_count:
         found.notes.append(f"without a face: {count_text(empty_count, 'picture')}")
-    rest = list(index.rest())
-    for picture in rest:
-        tree.ignored.add(NOT_NAMED, readable_path(picture.path))
-    if rest:
-        shown = names_text(readable_path(picture.path) for picture in rest)
-        found.notes.append(f"{count_text(len(rest), 'picture')} not packed, {NOT_NAMED}: {shown}")
-    for folder in tree.folders.values():
-        for path in folder.annotation_files:
-            if path not in lists.values():
-                tree.ignored.add(NOT_A_PICTURE, readable_path(path))
+    found.ignore(NOT_NAMED, (picture.path for picture in index.rest()))
+    found.note_ignored(NOT_NAMED)
+    files = (path for folder in tree.folders.values() for path in folder.annotation_files)
+    found.ignore(NOT_A_PICTURE, (path for path in files if path not in lists.values()))
     return found.as_scan(
         name,
         raw,
@@ -150,9 +143,11 @@ def _lists(raw: Path, tree: Tree) -> dict[str, bytes]:
                 )
             lists[split] = path
     if not lists:
-        raise SourceError(
-            f"{readable_path(os.fsencode(raw))}: no list of faces; expected "
-            "wider_face_split/wider_face_train_bbx_gt.txt or the like. Give the folder above it."
+        raise tree.findings.nothing(
+            raw,
+            "no list of faces",
+            "expected wider_face_split/wider_face_train_bbx_gt.txt or the like. Give the folder "
+            "above it",
         )
     return lists
 
@@ -189,8 +184,7 @@ def _add(
         problem = faces
         index.take(picture)
     if problem:
-        key = picture.path if picture is not None else b""
-        found.rejects.append(Reject(key=key, path=place, reason=problem))
+        found.refuse(picture.path if picture is not None else b"", problem, place)
         return False
     assert picture is not None
     assert not isinstance(faces, str)
@@ -200,13 +194,10 @@ def _add(
         face_place = f"{list_shown}, line {number}"
         lost: list[tuple[str, str]] = []
         made = parse_face(text.split(), face_place, lost)
-        found.annotation_rejects += [
-            Reject(key=picture.path, path=f"{face_place}, {part}", reason=reason, part=part)
-            for part, reason in lost
-        ]
+        for part, reason in lost:
+            found.refuse_annotation(picture.path, reason, f"{face_place}, {part}", part)
         if isinstance(made, str):
-            reject = Reject(key=picture.path, path=face_place, reason=made)
-            found.annotation_rejects.append(reject)
+            found.refuse_annotation(picture.path, made, face_place)
         else:
             objects.append(made)
     annotations = pack_annotations(Annotations(objects=tuple(objects)))

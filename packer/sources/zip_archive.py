@@ -10,12 +10,10 @@ import zlib
 from collections.abc import Collection
 from pathlib import Path
 
-from packer.errors import SourceError
 from packer.files.start import pointer_reason_of
-from packer.items.raw_item import RawFile, Reject, Scan, tag_split
+from packer.items.raw_item import RawFile, Scan
 from packer.sources.archive_folders import (
     Picture,
-    count_left_out,
     mask_folders_text,
     pack,
     read_layout,
@@ -81,20 +79,21 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     """
     found = find_container_files(raw, lambda path: path.lower().endswith(b".zip"))
     found.ignore_pictures()
-    if not found.files and not found.rejects:
-        raise SourceError(
-            f"{readable_path(os.fsencode(raw))}: no zip archive found; looked for .zip in this "
-            "folder and all folders below."
+    if not found.files and not found.findings.rejects:
+        raise found.findings.nothing(
+            raw,
+            "no zip archive found",
+            "looked for .zip in this folder and all folders below",
         )
     pictures: list[Picture] = []
     annotation_files: list[str] = []
     nested: list[str] = []
     for file in found.files:
-        first = len(found.rejects)
+        mark = found.findings.mark()
         pictures += _read_archive(file, found, annotation_files, nested)
         # A broken archive is of the split that its name speaks of; folders in it say it better.
-        broken = [reject for reject in found.rejects[first:] if reject.key == file.path]
-        tag_split(found.rejects, first, split_of_path(file.path) if broken else None)
+        if any(reject.key == file.path for reject in found.findings.rejects[mark[0] :]):
+            found.findings.tag_split(mark, split_of_path(file.path))
     inside = _inside(pictures, annotation_files, nested)
     pictures.sort(key=lambda picture: picture.key)
 
@@ -103,10 +102,8 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     beside, other = files_beside(found, members, are_labelled=bool(layout.classes))
     archive_paths = (file.path for file in found.files)
     unread = Unread(inside=inside, layout=layout.parts, beside=beside, other=other)
-    notes = [*unread.notes(raw, archive_paths, options, name), *layout.notes]
-    notes += count_left_out(layout, pictures, found.ignored)
-    packed = pack(layout, pictures, lambda _: "zip", options.classes, found.rejects)
-    return packed.as_scan(name, found, notes)
+    found.findings.notes += unread.notes(raw, archive_paths, options, name)
+    return pack(name, found, layout, pictures, lambda _: "zip", options.classes)
 
 
 def _read_archive(
@@ -121,7 +118,7 @@ def _read_archive(
         reason = pointer_reason_of(found.full_path(file.path)) or (
             f"the archive's directory cannot be read: {error}. Get the archive anew"
         )
-        found.rejects.append(Reject(key=file.path, path=shown, reason=reason))
+        found.findings.refuse(file.path, reason)
         return []
     pictures: dict[bytes, Picture] = {}
     others: list[zipfile.ZipInfo] = []
@@ -135,10 +132,10 @@ def _read_archive(
         # ".." begins with a dot, but is no hidden name: it is refused below.
         skipped = next(filter(None, (skip_reason(part) for part in parts if part != b"..")), None)
         if skipped is not None:
-            found.ignored.add(skipped, place)
+            found.findings.ignored.add(skipped, place)
             continue
         if not is_picture_name(path):
-            found.ignored.add(NOT_A_PICTURE, place)
+            found.findings.ignored.add(NOT_A_PICTURE, place)
             if is_nested(path):
                 nested.append(place)
             elif is_annotation_name(path):
@@ -151,7 +148,7 @@ def _read_archive(
         if not problem and key in pictures:
             problem = "the archive has two members of this name; the first was taken"
         if problem:
-            found.rejects.append(Reject(key=key, path=place, reason=problem))
+            found.findings.refuse(key, problem, place)
             continue
         folders = tuple(parts[:-1])
         pictures[key] = Picture(file, key, folders, info.header_offset, info.file_size)

@@ -15,6 +15,7 @@ from packer.wording import count_text
 from readers.store.errors import CodecError, ImageError
 from readers.store.reader import StoreReader, open_store
 from readers.store.record import RecordReader
+from readers.store.wording import few
 
 _KEYS_SHOWN_MAX = 20
 
@@ -59,9 +60,8 @@ class DiffReport:
             ("+", "added", self.added),
             ("~", "changed", changed),
         ):
-            lines += [f"{sign} {line}" for line in found[:_KEYS_SHOWN_MAX]]
-            if len(found) > _KEYS_SHOWN_MAX:
-                lines.append(f"{sign} and {len(found) - _KEYS_SHOWN_MAX:,} more {what}")
+            shown = few(found, _KEYS_SHOWN_MAX, what=f" {what}")
+            lines += [f"{sign} {line}" for line in shown]
         lines.append(
             f"{self.a} -> {self.b}: {len(self.removed):,} removed, {len(self.added):,} added, "
             f"{len(self.changed):,} changed, {count_text(self.same_count, 'sample')} the same; "

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 
 from packer.report import content_sha256
-from packer.wording import count_text
+from packer.wording import NAMED_MAX, count_text, counts_text
 from readers.store.manifest import Manifest, read_manifest
 from readers.store.schema import Field
 from readers.store.shard_files import check_shard_files
+from readers.store.wording import few_text
 
 
 def info(path: str | Path, *, checks_files: bool = True) -> dict[str, Any]:
@@ -83,12 +84,9 @@ def _describe_field(field: Field) -> str:
 
 def _describe_classes(manifest: Manifest) -> str:
     counts = manifest.statistics.get("class_counts", [])
-    shown = [
-        f"{name} {counts[at]:,}" if at < len(counts) else name
-        for at, name in enumerate(manifest.classes[:20])
-    ]
-    more = f", and {len(manifest.classes) - 20:,} more" if len(manifest.classes) > 20 else ""
-    return ", ".join(shown) + more
+    if len(counts) == len(manifest.classes):
+        return counts_text(dict(zip(manifest.classes, counts, strict=True)))
+    return few_text(manifest.classes, NAMED_MAX)
 
 
 def _is_set(setting: object) -> bool:

@@ -20,7 +20,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
 
 from readers.store.reader import StoreReader
 
@@ -75,12 +74,7 @@ class LmdbChildren:
     def __enter__(self) -> LmdbChildren:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
         for child in self._idle:
             child.stop()

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from packer.counts import summed_counts
 from packer.errors import BuildError
 from packer.stores.keys import key_bytes, key_reader, key_text, store_keys
+from packer.stores.merged_facts import merged_choices, merged_recipe, merged_statistics
 from packer.stores.repack import Part, RepackReport, repack
 from packer.stores.rewrite import Rewriter
 from packer.stores.sample_compare import counts_names, positions_in
@@ -34,6 +34,7 @@ from readers.store.manifest import (
 from readers.store.reader import StoreReader, open_store
 from readers.store.rejects import RejectLine, read_rejects, rejects_bytes
 from readers.store.schema import Field, Schema
+from readers.store.wording import few
 
 MERGE_FORMAT = "merge"
 """What the manifest of a merged store has for the name of a source."""
@@ -236,12 +237,10 @@ def _check_keys(stores: Sequence[StoreReader], starts: Sequence[bytes]) -> None:
             if owner != number:
                 twice.append(key_text(start + key))
     if twice:
-        shown = "".join(f"\n  {key}" for key in twice[:_KEYS_SHOWN_MAX])
-        more = len(twice) - _KEYS_SHOWN_MAX
+        shown = "".join(f"\n  {line}" for line in few(twice, _KEYS_SHOWN_MAX))
         raise StoreError(
-            f"{len(twice):,} keys are in more than one of the stores:{shown}"
-            + (f"\n  and {more:,} more" if more > 0 else "")
-            + "\nGive the keys of each store their own beginning: --prefix a/ --prefix b/."
+            f"{len(twice):,} keys are in more than one of the stores:{shown}\n"
+            "Give the keys of each store their own beginning: --prefix a/ --prefix b/."
         )
 
 
@@ -293,18 +292,14 @@ def _manifest(joined: Sequence[_Joined], schema: Schema, reports: list[TaskRepor
     names = _store_names([each.store.path for each in joined])
     shards = tuple(report.shard for report in reports if isinstance(report.shard, ShardInfo))
     classes = tuple(dict.fromkeys(name for m in manifests for name in m.classes))
-    statistics, statistics_notes = _statistics(manifests, classes)
-    splits: dict[str, int] = {}
-    for manifest in manifests:
-        for name, count in manifest.splits.items():
-            splits[name] = splits.get(name, 0) + count
-    recipe, recipe_notes = _recipe([manifest.recipe for manifest in manifests], names)
+    statistics, statistics_notes = merged_statistics(manifests, classes)
+    recipe, recipe_notes = merged_recipe([manifest.recipe for manifest in manifests], names)
     digest = hashlib.sha256(json.dumps([m.source.sha256 for m in manifests]).encode())
     return Manifest(
         format=FormatVersion(),
         schema=schema,
         classes=classes,
-        splits=splits,
+        splits=summed_counts(manifest.splits for manifest in manifests),
         sample_count=sum(shard.sample_count for shard in shards),
         shards=shards,
         recipe=recipe,
@@ -313,7 +308,7 @@ def _manifest(joined: Sequence[_Joined], schema: Schema, reports: list[TaskRepor
             sha256=digest.hexdigest(),
             found_count=sum(manifest.source.found_count for manifest in manifests),
             reject_count=sum(manifest.source.reject_count for manifest in manifests),
-            ignored=_sum(manifest.source.ignored for manifest in manifests),
+            ignored=summed_counts(manifest.source.ignored for manifest in manifests),
             notes=(
                 *_origin_notes(joined, names, schema),
                 *recipe_notes,
@@ -324,8 +319,8 @@ def _manifest(joined: Sequence[_Joined], schema: Schema, reports: list[TaskRepor
                     for note in manifest.source.notes
                 ),
             ),
-            annotations=_sum(manifest.source.annotations for manifest in manifests),
-            choices=_choices([manifest.source.choices for manifest in manifests], names),
+            annotations=summed_counts(manifest.source.annotations for manifest in manifests),
+            choices=merged_choices([manifest.source.choices for manifest in manifests], names),
         ),
         statistics=statistics,
         versions={
@@ -345,14 +340,6 @@ def _store_names(paths: Sequence[Path]) -> list[str]:
     ]
 
 
-def _sum(counts: Iterable[dict[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for part in counts:
-        for name, count in part.items():
-            total[name] = total.get(name, 0) + count
-    return total
-
-
 def _origin_notes(joined: Sequence[_Joined], names: Sequence[str], schema: Schema) -> Iterable[str]:
     """What each store has brought, and what became of its names."""
     for each, name in zip(joined, names, strict=True):
@@ -363,92 +350,3 @@ def _origin_notes(joined: Sequence[_Joined], names: Sequence[str], schema: Schem
             if (table != np.arange(len(table))).any():
                 moved = int((table != np.arange(len(table))).sum())
                 yield f"{name}: {moved} of {len(table)} numbers of {field!r} became others, by name"
-
-
-def _recipe(
-    recipes: Sequence[dict[str, Any]], names: Sequence[str]
-) -> tuple[dict[str, Any], list[str]]:
-    """The settings of all; one that differs is a dict of each store's."""
-    merged: dict[str, Any] = {}
-    differing = []
-    for key in dict.fromkeys(key for recipe in recipes for key in recipe):
-        values = [recipe.get(key) for recipe in recipes]
-        if all(value == values[0] for value in values):
-            merged[key] = values[0]
-        else:
-            merged[key] = dict(zip(names, values, strict=True))
-            differing.append(key)
-    if not differing:
-        return merged, []
-    return merged, [f"the stores were built with another {', '.join(differing)}"]
-
-
-def _choices(choices: Sequence[dict[str, str]], names: Sequence[str]) -> dict[str, str]:
-    """What was decided, the same for all; or of each store, where they differ."""
-    merged: dict[str, str] = {}
-    for key in dict.fromkeys(key for part in choices for key in part):
-        found = {name: part[key] for name, part in zip(names, choices, strict=True) if key in part}
-        if len(found) == len(names) and len(set(found.values())) == 1:
-            merged[key] = next(iter(found.values()))
-        else:
-            merged.update({f"{key} of {name}": value for name, value in found.items()})
-    return merged
-
-
-def _statistics(
-    manifests: Sequence[Manifest], classes: tuple[str, ...]
-) -> tuple[dict[str, Any], list[str]]:
-    """Facts about the samples of all, as far as those of each store tell them."""
-    parts = [manifest.statistics for manifest in manifests]
-    known = dict.fromkeys(name for part in parts for name in part)
-    merged: dict[str, Any] = {}
-    try:
-        if "class_counts" in known:
-            merged["class_counts"] = _class_counts(manifests, classes)
-        counts = [manifest.sample_count for manifest in manifests]
-        if all({"channel_mean", "channel_std"} <= part.keys() for part in parts):
-            merged |= _channels(parts, counts)
-        if all("sizes" in part for part in parts):
-            merged |= _sizes([part["sizes"] for part in parts])
-    except (TypeError, ValueError, KeyError, IndexError) as error:
-        raise StoreError(
-            f"the statistics of the stores are not what the format says: {error!r}. Verify each."
-        ) from error
-    lost = [name for name in known if name not in merged]
-    return merged, [f"not all stores tell of {', '.join(lost)}, which are left out"] if lost else []
-
-
-def _class_counts(manifests: Sequence[Manifest], classes: tuple[str, ...]) -> list[int]:
-    counts = dict.fromkeys(classes, 0)
-    for manifest in manifests:
-        said = manifest.statistics.get("class_counts", [0] * len(manifest.classes))
-        for name, count in zip(manifest.classes, said, strict=True):
-            counts[name] += count
-    return list(counts.values())
-
-
-def _channels(parts: Sequence[dict[str, Any]], counts: Sequence[int]) -> dict[str, Any]:
-    """Mean and deviation of each channel over the images of all, each of which counts alike."""
-    means = np.array([part["channel_mean"] for part in parts], np.float64)
-    deviations = np.array([part["channel_std"] for part in parts], np.float64)
-    if means.ndim != 2 or means.shape != deviations.shape:
-        return {}
-    weights = np.array(counts, np.float64)[:, None] / max(1, sum(counts))
-    mean = (weights * means).sum(0)
-    square = (weights * (means**2 + deviations**2)).sum(0)
-    return {
-        "channel_mean": mean.tolist(),
-        "channel_std": [math.sqrt(max(0.0, value)) for value in (square - mean**2).tolist()],
-    }
-
-
-def _sizes(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """How many pictures have a long side in each range, where all count by the same ranges."""
-    if any(part.keys() != parts[0].keys() or part["edges"] != parts[0]["edges"] for part in parts):
-        return {}
-    added = {
-        name: np.sum([part[name] for part in parts], axis=0).tolist()
-        for name in parts[0]
-        if name != "edges"
-    }
-    return {"sizes": {"edges": parts[0]["edges"], **added}}

@@ -18,12 +18,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from packer.counts import count_values
 from packer.errors import BuildError, NoSpaceError
 from packer.report import class_counts, content_sha256
 from packer.stores.keys import KEY_FIELD, key_bytes
 from packer.stores.rewrite import Rewriter
 from packer.threads import map_threads
-from packer.wording import count_text
+from packer.wording import count_text, counts_text
 from packer.workspace.folder import TaskReport, Workspace
 from packer.workspace.lock import TargetLock
 from packer.workspace.place import copy_into_place, move_into_place
@@ -116,9 +117,7 @@ class RepackReport:
         ]
         for what, counts in (("splits", self.splits), ("classes", self.classes)):
             if counts:
-                shown = [f"{name} {count:,}" for name, count in list(counts.items())[:20]]
-                more = f", and {len(counts) - 20:,} more" if len(counts) > 20 else ""
-                lines.append(f"{what}: {', '.join(shown)}{more}")
+                lines.append(f"{what}: {counts_text(counts)}")
         lines.append(f"{self.seconds:.1f} s, content {self.content_sha256}")
         return "\n".join(lines)
 
@@ -332,8 +331,7 @@ class _Tally:
         values = self._reader.unpack(record)
         for name in self._names:
             counts = self._report.split_counts if name == "split" else self._report.label_counts
-            for value in np.atleast_1d(values[name]).tolist():
-                counts[value] = counts.get(value, 0) + 1
+            count_values(counts, values[name])
         if self._objects is not None:
             self._report.object_count += len(values[self._objects])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import os
@@ -13,7 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from packer.counts import summed_counts
 from packer.errors import BuildError
+from packer.plan.cuts import cut_items, shard_bytes_limit
+from packer.recipe import Recipe
 from packer.stores.keys import key_bytes, key_text, store_keys
 from packer.stores.merge import check_apart, manifest_sha256
 from packer.stores.repack import Part, RepackReport, repack
@@ -25,13 +27,13 @@ from readers.store.errors import SchemaMismatchError, UnknownKeyError
 from readers.store.manifest import FormatVersion, Manifest, SourceInfo
 from readers.store.reader import StoreReader, open_store
 from readers.store.record import RecordReader
+from readers.store.wording import did_you_mean
 
 SUBSET_FORMAT = "subset"
 """What the manifest of a subset has for the name of a source."""
 
-_SHARD_BYTES = 2**30
-_SHARD_COUNT_AIM = 64
 _SHARD_BYTES_LEAST = 16 * 2**20
+"""Copying takes less time than encoding does: shards have to be larger to be worth sharing out."""
 
 
 def subset(
@@ -140,10 +142,9 @@ def _numbers(
 ) -> list[int]:
     for name in wanted:
         if name not in names:
-            close = difflib.get_close_matches(name, names, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
             has = f"it has {names_text(names)}" if names else "it has none"
-            raise SchemaMismatchError(f"{store.path}: no {what} {name!r}; {has}{hint}")
+            hint = did_you_mean(name, names)
+            raise SchemaMismatchError(f"{store.path}: no {what} {name!r}; {has}.{hint}")
     return [at for at, name in enumerate(names) if name in wanted]
 
 
@@ -187,19 +188,12 @@ def _positions_of(store: StoreReader, keys: Sequence[str]) -> NDArray[np.int64]:
 
 
 def _cut(store: StoreReader, indices: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """The samples of each shard: as a build would cut them, so that many threads have work."""
+    """The samples of each shard: cut as a build does it, so that many threads have work."""
     sizes = store.located(indices).lengths()
-    limit = max(_SHARD_BYTES_LEAST, int(sizes.sum()) // _SHARD_COUNT_AIM)
     said = store.manifest.recipe.get("shard_bytes_max")
-    limit = min(limit, said if isinstance(said, int) and said > 0 else _SHARD_BYTES)
-    ends = np.cumsum(sizes)
-    parts, first = [], 0
-    while first < len(indices):
-        before = int(ends[first - 1]) if first else 0
-        end = max(first + 1, int(np.searchsorted(ends, before + limit, side="right")))
-        parts.append(indices[first:end])
-        first = end
-    return parts
+    most = said if isinstance(said, int) and said > 0 else Recipe.shard_bytes_max
+    limit = shard_bytes_limit(int(sizes.sum()), most, _SHARD_BYTES_LEAST)
+    return [indices[first:end] for first, end in cut_items(sizes, limit)]
 
 
 def _asked(wanted: dict[str, list[str]], has_keys: bool, every: int, limit: int | None) -> str:
@@ -220,7 +214,7 @@ def _manifest(
     shards = tuple(report.shard for report in reports if report.shard is not None)
     count = sum(shard.sample_count for shard in shards)
     labels, splits = (
-        _counts([getattr(report, name) for report in reports])
+        summed_counts(getattr(report, name) for report in reports)
         for name in ("label_counts", "split_counts")
     )
     statistics: dict[str, Any] = {}
@@ -254,11 +248,3 @@ def _manifest(
         statistics=statistics,
         versions=manifest.versions,
     )
-
-
-def _counts(parts: Iterable[dict[int, int]]) -> dict[int, int]:
-    total: dict[int, int] = {}
-    for part in parts:
-        for value, count in part.items():
-            total[value] = total.get(value, 0) + count
-    return total

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from packer.errors import TargetExistsError
+from packer.wording import names_text
 from packer.workspace.folder import Workspace
 from packer.workspace.step import OnStep, Step, untold
 from readers.store.layout import FORMAT_NAME, MANIFEST_NAME, REJECTS_NAME, UPDATE_CACHE_NAME
@@ -53,9 +54,8 @@ def check_target(target: Path, *, overwrite: bool) -> None:
     others = sorted(e.name for e in target.iterdir() if not _STORE_FILE.fullmatch(e.name))
     if others:
         raise TargetExistsError(
-            f"{target}: beside a store it holds {', '.join(map(repr, others[:5]))}"
-            f"{', ...' if len(others) > 5 else ''}, which --overwrite would remove. Move that "
-            "away, or build to another path."
+            f"{target}: beside a store it holds {names_text(others)}, which --overwrite would "
+            "remove. Move that away, or build to another path."
         )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from packer.items.raw_item import Reject
 from readers.store.manifest import write_synced
 from readers.store.rejects import RejectLine, rejects_bytes
+from readers.store.wording import few
 
 _SHOWN_COUNT = 1000
 
@@ -102,7 +103,10 @@ def write_rejects(path: Path, rejects: Rejects) -> None:
 def describe_rejects(rejects: Rejects, path: Path) -> str:
     """A line for each reject; past a thousand, where the rest is listed."""
     together = [*rejects.items, *rejects.annotations]
-    lines = [f"  {reject.path}: {reject.reason}" for reject in together[:_SHOWN_COUNT]]
-    if len(together) > _SHOWN_COUNT:
-        lines.append(f"  and {len(together) - _SHOWN_COUNT:,} more: all are listed in {path}")
-    return "\n".join(lines)
+    lines = few(
+        together,
+        _SHOWN_COUNT,
+        lambda reject: f"{reject.path}: {reject.reason}",
+        what=f": all are listed in {path}",
+    )
+    return "\n".join(f"  {line}" for line in lines)

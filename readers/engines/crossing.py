@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
 from multiprocessing import reduction
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import torch
 
 from readers.engines.slots import Place, SlotReader, SlotWriter
+from readers.nesting import mapped
 
 
 class RemoteError(Exception):
@@ -31,7 +31,7 @@ def described(value: Any, writer: SlotWriter) -> Any:
         return writer.place(value)
     if type(value) is np.ndarray and _has_tensor_type(value.dtype):
         return writer.place(value)
-    return _mapped(value, lambda part: described(part, writer))
+    return mapped(value, lambda part, _: described(part, writer))
 
 
 def _has_tensor_type(dtype: np.dtype[Any]) -> bool:
@@ -42,19 +42,7 @@ def resolved(layout: Any, reader: SlotReader) -> Any:
     """The batch again, out of its slot."""
     if isinstance(layout, Place):
         return reader.at(layout)
-    return _mapped(layout, lambda part: resolved(part, reader))
-
-
-def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
-    """A dict, list or tuple with a function applied to its parts; anything else as it is."""
-    if type(value) is dict:
-        return {name: function(part) for name, part in value.items()}
-    if type(value) is list:
-        return [function(part) for part in value]
-    if isinstance(value, tuple):
-        parts = [function(part) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    return value
+    return mapped(layout, lambda part, _: resolved(part, reader))
 
 
 def crossing(error: Exception) -> tuple[Exception, Exception | None, str]:

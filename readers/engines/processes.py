@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from readers.engines.crossing import RemoteError as RemoteError
 from readers.engines.crossing import rebuilt, resolved
 from readers.engines.loader_worker import STARTED, UNGUARDED_STATUS, Filler, Origin, Sealed
+from readers.engines.remaking import remade
 from readers.engines.slots import Slot, SlotReader, Window, discard_unused
 from readers.engines.threads import ENDED
 from readers.engines.worker_handle import WorkerDiedError as WorkerDiedError
@@ -50,6 +51,7 @@ from readers.engines.worker_start import (
     start_problem,
     unopened_problem,
 )
+from readers.machine import KEPT_BATCH_COUNT
 from readers.stats import LoaderStats
 
 _LOOK_S = 1.0
@@ -109,13 +111,8 @@ class ProcessEngine:
         self._is_amid_message = False
         self._own_locks = _Locks()
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Settings alone: workers, and the memory that they share, neither travel nor need to."""
-        return {name: self.__dict__[name] for name in _SETTINGS}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._forget()
+    def __reduce__(self) -> tuple[Any, ...]:
+        return remade(self)
 
     def _locks(self) -> _Locks:
         """The locks of this process: a forked child may have copied one that was taken."""
@@ -313,7 +310,7 @@ class ProcessEngine:
         except OSError as error:
             raise self._shortage(error) from error
         free, held, owner = self._free, self._held, self._owner
-        kept_count = self._depth + 2
+        kept_count = self._depth + KEPT_BATCH_COUNT
         is_full = len(held) >= _KEPT_COUNT_MAX
         if is_full:
             self._discard_unused()
@@ -362,17 +359,6 @@ class ProcessEngine:
                 self._slots.clear()  # Batches that the user holds keep theirs mapped.
             self._owner = -1
             self._is_amid_message = False
-
-
-_SETTINGS = (
-    "_filler",
-    "_worker_count",
-    "_depth",
-    "_stats",
-    "_seed",
-    "_start_method",
-    "_is_pinned",
-)
 
 
 class _Locks:

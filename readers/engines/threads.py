@@ -16,7 +16,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from readers.engines.remaking import remade
 from readers.engines.worker_start import WorkerStartError, limit_text
+from readers.machine import KEPT_BATCH_COUNT
+from readers.nesting import mapped
 from readers.reading.buffers import BufferPool, take_pooled
 from readers.stats import LoaderStats, Watch
 
@@ -125,13 +128,8 @@ class ThreadEngine:
         self._owner = os.getpid()
         self._lock = threading.Lock()
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Settings alone: threads, and their buffers, neither travel nor need to."""
-        return {name: self.__dict__[name] for name in _SETTINGS}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._forget()
+    def __reduce__(self) -> tuple[Any, ...]:
+        return remade(self)
 
     def _started(self) -> ThreadPoolExecutor:
         """The threads: started once, and once more in a forked child, which has none.
@@ -205,7 +203,7 @@ class ThreadEngine:
         return batches, watch
 
     def _take(self, byte_count: int) -> torch.Tensor:
-        kept = self._depth + 2
+        kept = self._depth + KEPT_BATCH_COUNT
         return take_pooled(self._pools, byte_count, kept_count=kept, is_pinned=self._is_pinned)
 
     def close(self) -> None:
@@ -217,9 +215,6 @@ class ThreadEngine:
                 self._executor.shutdown(wait=False, cancel_futures=True)
             self._executor = None
             self._pools = {}
-
-
-_SETTINGS = ("_filler", "_thread_count", "_depth", "_stats", "_group_count", "_is_pinned")
 
 
 def _started_threads(count: int) -> ThreadPoolExecutor:
@@ -283,11 +278,7 @@ def _pinned(batch: Any) -> Any:
     """A batch whose tensors are pinned: small ones have memory of their own, which is not."""
     if isinstance(batch, torch.Tensor):
         return batch if batch.is_pinned() else batch.pin_memory()
-    if type(batch) is dict:
-        return {name: _pinned(value) for name, value in batch.items()}
-    if type(batch) is tuple:
-        return tuple(_pinned(value) for value in batch)
-    return batch
+    return mapped(batch, lambda part, _: _pinned(part))
 
 
 def _use_one_thread() -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 from readers.loader.served import MarkingCollate
+from readers.store.wording import did_you_mean
 
 _INSTEAD = {
     "collate_fn": "collate_fn=",
@@ -51,8 +51,7 @@ def settled(name: str, value: Any, loader: Any) -> str:
 
 def unknown_setting(name: str) -> str:
     """Why an attribute cannot be set, and what can be done."""
-    close = difflib.get_close_matches(name, [*_INSTEAD, *_ARGUMENTS], 1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
+    hint = did_you_mean(name, [*_INSTEAD, *_ARGUMENTS])
     if name in ("transform", "transforms", "target_transform"):
         hint = " A transform is the dataset's: dataset.transform = function."
     elif name in _ARGUMENTS:

@@ -11,6 +11,7 @@ from readers.dataset import LMDBDataset
 from readers.engines.processes import ProcessEngine
 from readers.engines.threads import DirectEngine, ThreadEngine
 from readers.loader.loader import Engine
+from readers.machine import batches_ahead
 from readers.ops.operations import ImageOp
 from readers.reading.filling import MapFiller, StoreFiller
 from readers.reading.joined import JoinedFiller
@@ -91,7 +92,7 @@ def make_engine(
         return ProcessEngine(
             filler,
             workers,
-            workers * (prefetch_factor or 1),
+            batches_ahead(workers, prefetch_factor or 1),
             stats=stats,
             seed=seed,
             start_method=start_method,

@@ -22,6 +22,7 @@ from readers.loader.contents import Contents
 from readers.loader.exposed import order_shown
 from readers.loader.identity import identity_of_dataset
 from readers.loader.served import MarkingCollate, in_range, inner, marked, served
+from readers.nesting import parts_of
 from readers.orders.batching import Batches, GivenBatches, OrderBatches
 from readers.orders.place import Run
 from readers.stats import LoaderStats
@@ -279,7 +280,8 @@ def _close(reference: weakref.ReferenceType[Engine]) -> None:
 
 def _measure(batch: Any) -> tuple[int, int]:
     """Samples of a batch, and bytes of the tensors that stand in it directly."""
-    values = batch.values() if isinstance(batch, dict) else batch
+    parts = parts_of(batch)
+    values = batch if parts is None else parts.values()
     if isinstance(values, torch.Tensor):
         return (len(values) if values.ndim else 1), values.nbytes
     byte_count, sample_count = 0, 0

@@ -14,7 +14,7 @@ from readers.loader.contents import Contents
 from readers.loader.engine_choice import EngineName, choose_engine, make_engine
 from readers.loader.loader import Engine, Loader
 from readers.loader.served import inner
-from readers.machine import loader_worker_count
+from readers.machine import PREFETCH_FACTOR, loader_worker_count
 from readers.ops.operations import ImageOp
 from readers.orders.order_sampler import OrderSampler, Remainder
 from readers.orders.samplers import SequentialSampler, ShuffleSampler
@@ -56,7 +56,7 @@ class LoaderConfig:
             raise ValueError(f"workers must be at least 0; got {workers!r}")
         return cls(
             workers=workers,
-            prefetch_factor=2 if workers else None,
+            prefetch_factor=PREFETCH_FACTOR if workers else None,
             pin_memory=torch.cuda.is_available(),
             persistent_workers=workers > 0,
         )

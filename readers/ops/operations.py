@@ -133,8 +133,7 @@ class RandomFlip:
     p: float = 0.5
 
     def __post_init__(self) -> None:
-        if not 0 <= self.p <= 1:
-            raise ValueError(f"p must be in [0, 1]; got {self.p!r}")
+        _check_share(self.p)
 
 
 RandomHorizontalFlip = RandomFlip
@@ -155,8 +154,7 @@ class RandomVerticalFlip:
     p: float = 0.5
 
     def __post_init__(self) -> None:
-        if not 0 <= self.p <= 1:
-            raise ValueError(f"p must be in [0, 1]; got {self.p!r}")
+        _check_share(self.p)
 
 
 @dataclass(frozen=True)
@@ -179,8 +177,7 @@ class RandomRotation90:
     turns: tuple[int, ...] = (0, 1, 2, 3)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.p <= 1:
-            raise ValueError(f"p must be in [0, 1]; got {self.p!r}")
+        _check_share(self.p)
         if not isinstance(self.turns, (tuple, list)) or not self.turns:
             raise ValueError(f"turns must be counts of quarters, (0, 1, 2, 3); got {self.turns!r}")
         turns = tuple(_whole_number("turns", turn, 0, 3) for turn in self.turns)
@@ -374,6 +371,11 @@ def _checked_fill(fill: object) -> Fill:
             raise ValueError(f"fill must be one number, or one for each channel; got {fill!r}")
         return tuple(_whole_number("fill", value, 0, 2**16 - 1) for value in fill)
     return _whole_number("fill", fill, 0, 2**16 - 1)
+
+
+def _check_share(p: float) -> None:
+    if not 0 <= p <= 1:
+        raise ValueError(f"p must be in [0, 1]; got {p!r}")
 
 
 def _checked_range(name: str, value: tuple[float, float]) -> tuple[float, float]:

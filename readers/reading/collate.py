@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate, get_worker_info
 
+from readers.nesting import parts_of, rebuilt
 from readers.reading.gather import empty_batch
 from readers.reading.samples import GatheredSamples
 
@@ -21,14 +22,14 @@ def collate(samples: Sequence[Any]) -> Any:
 
     Samples that were gathered together are a batch already and are not copied. Else, field by
     field: tensors and arrays of one shape are stacked, (sample, ...); those of several shapes,
-    texts, pictures and whatever differs in kind stay a list; numbers become a tensor; dicts and
-    tuples within a sample are joined in the same way.
+    texts, pictures and whatever differs in kind stay a list; numbers become a tensor; dicts, tuples
+    and dataclasses within a sample are joined in the same way.
 
     Args:
-        samples: Dicts, tuples or lists, all of the same fields, or single values.
+        samples: Dicts, tuples, dataclasses or lists, all of the same fields, or single values.
 
     Returns:
-        A dict of fields, a tuple or list of fields, or the joined values.
+        The joined fields in a container of the samples' kind, or the joined values.
     """
     if isinstance(samples, GatheredSamples):
         batch = samples.collated()
@@ -38,18 +39,36 @@ def collate(samples: Sequence[Any]) -> Any:
     first = samples[0]
     if isinstance(first, list):
         return [_joined(list(values)) for values in zip(*samples, strict=True)]
-    if isinstance(first, (Mapping, tuple)):
-        return _fields_joined(first, samples)
+    if _has_fields(first):
+        return _fields_joined(samples)
     return _joined(list(samples))
 
 
-def _fields_joined(first: Mapping[str, Any] | tuple[Any, ...], samples: Sequence[Any]) -> Any:
-    """Dicts of the same names, or tuples of the same length, field by field."""
+def _fields_joined(samples: Sequence[Any]) -> Any:
+    """Containers of the same fields, field by field; dataclasses and named tuples keep theirs."""
+    first = samples[0]
+    if isinstance(first, tuple):
+        columns = enumerate(zip(*samples, strict=True))
+        fields = {at: _joined(list(values)) for at, values in columns}
+        return rebuilt(first, fields) if hasattr(first, "_fields") else tuple(fields.values())
     if isinstance(first, Mapping):
-        return {name: _joined([sample[name] for sample in samples]) for name in first}
-    fields = (_joined(list(values)) for values in zip(*samples, strict=True))
-    # A named tuple keeps its names.
-    return type(first)(*fields) if hasattr(first, "_fields") else tuple(fields)
+        fields = {name: _joined([sample[name] for sample in samples]) for name in first}
+        return rebuilt(first, fields) if isinstance(first, dict) else fields
+    names = parts_of(first) or {}
+    return rebuilt(first, {name: _joined([getattr(s, name) for s in samples]) for name in names})
+
+
+def _has_fields(value: Any) -> bool:
+    """Whether a value of a field has fields itself; a list is of as many as it happens to have."""
+    return not isinstance(value, list) and parts_of(value) is not None
+
+
+def _has_same_fields(value: Any, first: Any) -> bool:
+    if isinstance(first, Mapping):
+        return isinstance(value, Mapping) and value.keys() == first.keys()
+    if isinstance(first, tuple):
+        return isinstance(value, tuple) and len(value) == len(first)
+    return type(value) is type(first)
 
 
 def _joined(values: Any) -> Any:
@@ -59,12 +78,9 @@ def _joined(values: Any) -> Any:
     first = values[0]
     if isinstance(first, (torch.Tensor, np.ndarray)):
         return _tensors_joined(values)
-    if isinstance(first, Mapping):
-        alike = all(isinstance(v, Mapping) and v.keys() == first.keys() for v in values)
-        return _fields_joined(first, values) if alike else values
-    if isinstance(first, tuple):
-        alike = all(isinstance(v, tuple) and len(v) == len(first) for v in values)
-        return _fields_joined(first, values) if alike else values
+    if _has_fields(first):
+        is_alike = all(_has_same_fields(value, first) for value in values)
+        return _fields_joined(values) if is_alike else values
     if all(isinstance(value, _NUMBERS) for value in values):
         return default_collate(values)
     return values

@@ -180,6 +180,7 @@ class MapFiller:
 
     def samples(self, indices: NDArray[np.int64], epoch: int, watch: Watch) -> list[Any]:
         """The samples of one batch, for other loaders than ours."""
+        watch.start()
         view, together = self._view(), None
         if self._ahead is not None:
             together = self._ahead.take(indices, epoch)
@@ -199,14 +200,12 @@ class MapFiller:
         for index in indices.tolist():
             watch.sample(index)
             found.append(next(samples))
+        watch.lap("transform")
         return found
 
     def fill(self, indices: NDArray[np.int64], epoch: int, take: Take, watch: Watch) -> Any:
         """One batch. What is not in memory from `take` is copied there where that is needed."""
-        watch.start()
-        samples = self.samples(indices, epoch, watch)
-        watch.lap("transform")
-        batch = self._collate(samples)
+        batch = self._collate(self.samples(indices, epoch, watch))
         watch.lap("collate")
         return batch
 

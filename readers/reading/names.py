@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from readers.store.errors import SchemaMismatchError
 from readers.store.manifest import Manifest
 from readers.store.splits import canonical_split
+from readers.store.wording import did_you_mean
 
 _SETTINGS = ("split", "fields", "returns", "image_as", "transform_field", "io")
 
@@ -45,8 +45,7 @@ def cannot_set(name: str, known: Iterable[str]) -> str:
         )
     if name in known:
         return f"{name} is the dataset's own, and cannot be set. Only its transform can"
-    close = difflib.get_close_matches(name, ["transform", *_SETTINGS, *known], 1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
+    hint = did_you_mean(name, ["transform", *_SETTINGS, *known])
     return (
         f"an LMDBDataset has no attribute {name!r}, so setting it would change nothing.{hint} "
         "dataset.transform = function is called with each sample; to keep values of your own with "
@@ -56,9 +55,8 @@ def cannot_set(name: str, known: Iterable[str]) -> str:
 
 def unknown(what: str, name: str, known: Sequence[str], path: str | Path) -> str:
     """The message that a store has nothing of this name, with the nearest one that it has."""
-    close = difflib.get_close_matches(str(name), known, 1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    return f"{path}: no {what} {name!r}; it has {', '.join(known) or 'none'}.{hint}"
+    has = ", ".join(known) or "none"
+    return f"{path}: no {what} {name!r}; it has {has}.{did_you_mean(name, known)}"
 
 
 def split_name(split: str, manifest: Manifest, path: str) -> str:

@@ -24,6 +24,8 @@ PAYLOAD_ALIGNMENT_BYTES = 8
 MANIFEST_BYTES_MAX = 64 * 2**20
 """A manifest larger than this is refused before it is parsed; 100,000 shards take 25 MB."""
 
+_SHARD_START, _SHARD_END = "shard-", ".lmdb"
+
 _POSITION = struct.Struct(">Q")
 POSITION_BYTES = _POSITION.size
 """Size of a key of `samples`, and of a value of `keys`."""
@@ -31,7 +33,12 @@ POSITION_BYTES = _POSITION.size
 
 def shard_name(number: int) -> str:
     """File name of shard `number`: five digits, more when a store needs them."""
-    return f"shard-{number:05d}.lmdb"
+    return f"{_SHARD_START}{number:05d}{_SHARD_END}"
+
+
+def shard_number(name: str) -> int:
+    """Number of the shard with a file name that `shard_name` has made."""
+    return int(name.removeprefix(_SHARD_START).removesuffix(_SHARD_END))
 
 
 def key_from_index(position: int) -> bytes:

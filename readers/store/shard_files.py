@@ -9,6 +9,7 @@ from pathlib import Path
 
 from readers.store.errors import ShardError
 from readers.store.manifest import ShardInfo
+from readers.store.wording import few
 
 _NAMED_MAX = 5
 
@@ -40,11 +41,10 @@ def check_shard_files(
             problems.append((info.file, problem))
     if not problems:
         return
-    named = "; ".join(f"{folder / file}: {problem}" for file, problem in problems[:_NAMED_MAX])
-    more = f"; and {len(problems) - _NAMED_MAX:,} more" if len(problems) > _NAMED_MAX else ""
+    named = "; ".join(few(problems, _NAMED_MAX, lambda one: f"{folder / one[0]}: {one[1]}"))
     error = ShardError(
         f"{folder}: {len(problems):,} of {len(shards):,} shards are not there as the manifest "
-        f"says: {named}{more}. Is the store still being copied? Wait for the end or copy it again, "
+        f"says: {named}. Is the store still being copied? Wait for the end or copy it again, "
         f"then check it with: packer verify {folder}"
     )
     error.path = folder / problems[0][0]

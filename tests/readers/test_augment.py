@@ -11,8 +11,7 @@ import pytest
 import torch
 from torch.nn.functional import interpolate
 
-from readers import augment as augment_module
-from readers import ops
+from readers import ops, resampling
 from readers.augment import (
     IMAGENET_MEAN,
     IMAGENET_STD,
@@ -20,10 +19,9 @@ from readers.augment import (
     Normalize,
     RandomFlip,
     RandomResizedCrop,
-    _flipped,
-    _resample_all,
     _Writer,
 )
+from readers.resampling import flipped, resample_all
 
 SEED = 20
 DRAW_COUNT = 20_000
@@ -53,7 +51,7 @@ def resampled_as_on_a_gpu(images, boxes, flips, size, antialias, normalize=None)
     """The batch by two matrix products, which the CPU alone would not choose."""
     dtype = torch.uint8 if normalize is None else normalize.dtype
     out = torch.empty((*images.shape[:2], *size), dtype=dtype, memory_format=torch.channels_last)
-    _resample_all(images, boxes, flips, antialias, _Writer(normalize, out), out)
+    resample_all(images, boxes, flips, antialias, _Writer(normalize, out), out)
     return out
 
 
@@ -285,9 +283,9 @@ def test_a_batch_larger_than_the_work_memory_is_the_same(monkeypatch):
     boxes = RandomResizedCrop(24, generator=seeded()).draw(7, 40, 56)
     flips = torch.arange(7) % 3 == 0
     whole = resampled_as_on_a_gpu(images, boxes, flips, (24, 24), True)
-    monkeypatch.setattr(augment_module, "_WORK_BYTES_MAX", 150_000)  # Two samples, and a bit.
+    monkeypatch.setattr(resampling, "_WORK_BYTES_MAX", 150_000)  # Two samples, and a bit.
     assert torch.equal(resampled_as_on_a_gpu(images, boxes, flips, (24, 24), True), whole)
-    monkeypatch.setattr(augment_module, "_WORK_BYTES_MAX", 1)
+    monkeypatch.setattr(resampling, "_WORK_BYTES_MAX", 1)
     assert torch.equal(resampled_as_on_a_gpu(images, boxes, flips, (24, 24), True), whole)
 
 
@@ -314,7 +312,7 @@ def test_a_flip_mirrors_left_and_right_and_leaves_the_rest():
     result = RandomFlip(generator=seeded())(images)
     for at in range(20):
         assert torch.equal(result[at], images[at].flip(2) if flips[at] else images[at])
-    assert torch.equal(_flipped(images, flips), result)  # The way of a GPU, without a crop.
+    assert torch.equal(flipped(images, flips), result)  # The way of a GPU, without a crop.
     assert torch.equal(images, before)
     assert result.data_ptr() != images.data_ptr()
 

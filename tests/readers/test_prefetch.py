@@ -400,7 +400,7 @@ def test_a_transform_takes_the_whole_batch_on_the_device():
 
 
 def test_transforms_by_field_leave_the_other_fields_and_the_type():
-    """For a dict by name, for a tuple by position, for a named tuple by either."""
+    """For a dict or dataclass by name, a tuple by position, a named tuple by either."""
 
     def doubled(tensor):
         return tensor * 2
@@ -416,6 +416,8 @@ def test_transforms_by_field_leave_the_other_fields_and_the_type():
         result = only(Pair(one, two), transform={name: doubled})
         assert type(result) is Pair
         assert (result.image, result.label.item()) == (one, 4)
+    sample = only(Sample(one, "s"), transform={"image": doubled})
+    assert (type(sample), sample.image.item(), sample.name) == (Sample, 2, "s")
 
 
 def test_a_field_that_is_not_there_is_named():

@@ -19,7 +19,8 @@ from typing import Any
 
 from packer.errors import SourceError
 from packer.items.annotations import keypoint_field, object_fields
-from packer.items.raw_item import RawFile, RawItem, Reject, Scan, tag_split
+from packer.items.findings import Findings
+from packer.items.raw_item import RawFile, RawItem, Scan
 from packer.sources.coco.annotations import (
     Gathered,
     read_captions,
@@ -89,6 +90,8 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     places = _find_places(raw, options)
     shown = readable_path(os.fsencode(raw))
     tree = walk(places.pictures, COCO_EXTENSIONS)
+    findings = tree.findings
+    unreadable = {reject.key for reject in findings.rejects}
     chosen = _find_files(shown, places, tree, options)
     index = PictureIndex(tree)
     listed = [read_images(f, places.root, index, tree) for f in chosen.files]
@@ -100,46 +103,44 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     added, more = without_doubles(shown, places.files, added, options.split)
     doubles += more
     for file_images in doubles:
-        tree.ignored.add(LEFT_ASIDE, file_images.coco_file.name)
+        findings.ignored.add(LEFT_ASIDE, file_images.coco_file.name)
     chosen.aside.extend(file_images.coco_file for file_images in doubles)
     _explain_absent(read)
     reject_shared(image for file_images in read for image in file_images.images)
 
     note = chosen.note()
-    gathered = Gathered(task=options.task, notes=[note] if note is not None else [])
-    gathered.notes += [f.note for f in chosen.files if f.note]
-    gathered.notes += [note for file_images in read for note in file_images.notes]
+    findings.notes += [note] if note is not None else []
+    findings.notes += [f.note for f in chosen.files if f.note]
+    for file_images in read:
+        findings.add(file_images.findings)
+    gathered = Gathered(findings, task=options.task)
     masks: dict[bytes, RawFile] = {}
     if chosen.kind == "captions":
         classes = read_classes([], None)
         for file_images in read:
-            first = len(gathered.rejects)
+            mark = findings.mark()
             read_captions(file_images, gathered)
-            tag_split(gathered.rejects, first, file_images.split)
+            findings.tag_split(mark, file_images.split)
         fields: tuple[Field, ...] = (Field(name="captions", kind="json"),)
-        choices: dict[str, str] = {}
     else:
         classes = read_classes([file_images.coco_file for file_images in read], options.classes)
-        gathered.notes += classes.notes
-        choices = class_choices(classes)
+        findings.notes += classes.notes
+        findings.choices |= class_choices(classes)
         if chosen.kind == "panoptic":
             for file_images in read:
-                first = len(gathered.rejects)
+                mark = findings.mark()
                 masks |= read_panoptic(file_images, classes, gathered, index, tree)
-                tag_split(gathered.rejects, first, file_images.split)
+                findings.tag_split(mark, file_images.split)
             kept = ("boxes", "labels", "area", "iscrowd", "attributes")
             fields = (*object_fields(classes.names.names, kept), PANOPTIC_FIELD)
         else:
-            fields = _read_all_objects(read, added, classes, gathered, choices)
+            fields = _read_all_objects(read, added, classes, gathered)
         unused = unused_note(classes, gathered.labels)
-        gathered.notes += [unused] if unused is not None else []
+        findings.notes += [unused] if unused is not None else []
 
-    splits = _splits(read, gathered.notes)
+    splits = _splits(read, findings.notes)
     id_field = _id_field(read)
     fields = (*fields, id_field, *((split_field(splits),) if splits else ()))
-    items: list[RawItem] = []
-    rejects = [reject for file_images in read for reject in file_images.rejects]
-    unreadable = {reject.key for reject in tree.rejects}
     for file_images in read:
         split = {"split": splits.index(file_images.split)} if splits and file_images.split else {}
         for image in file_images.images:
@@ -150,24 +151,14 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
                 values: dict[str, Any] = {**split, "image_id": image_id}
                 if chosen.kind == "captions":
                     values["captions"] = gathered.captions.get(image.key, [])
-                items.append(_item(image, values, masks))
+                findings.items.append(_item(image, values, masks))
             elif image.key not in unreadable:  # Its file is rejected already, with the reason.
-                rejects.append(_image_reject(image, file_images.split))
-    items.sort(key=attrgetter("key"))
-    _ignore_rest(added, index, tree, gathered.notes)
-    gathered.notes += _background_notes(read, chosen)
-    return Scan(
-        format=name,
-        root=places.pictures,
-        items=items,
-        classes=classes.names.names,
-        splits=splits,
-        fields=fields,
-        rejects=[*tree.rejects, *rejects],
-        annotation_rejects=gathered.rejects,
-        ignored=tree.ignored,
-        notes=gathered.notes,
-        choices=choices,
+                _refuse_image(image, file_images.split, findings)
+    findings.items.sort(key=attrgetter("key"))
+    _ignore_rest(added, index, findings)
+    findings.notes += _background_notes(read, chosen)
+    return findings.as_scan(
+        name, places.pictures, classes=classes.names.names, splits=splits, fields=fields
     )
 
 
@@ -235,18 +226,18 @@ def _find_files(shown: str, places: _Places, tree: Tree, options: SourceOptions)
         if places.only in (b"", path) or path.startswith(places.only + b"/"):
             paths.append(path)
         else:
-            tree.ignored.add(NOT_ASKED_FOR, readable_path(path))
+            tree.findings.ignore(NOT_ASKED_FOR, [path])
     if not paths and (places.files / os.fsdecode(places.only)).is_file():
         paths = [places.only]  # Of another extension, or a hidden name, and asked for all the same.
-    files = read_files(places.files, paths, tree.ignored, options.split)
-    return choose_files(shown, files, tree.ignored)
+    files = read_files(places.files, paths, tree.findings.ignored, options.split)
+    return choose_files(shown, files, tree.findings.ignored)
 
 
 def _check_found(shown: str, listed: Sequence[FileImages]) -> None:
     """Stop where no picture at all is found, or no annotation is there."""
     names = ", ".join(file_images.coco_file.name for file_images in listed)
     if not any(file_images.images for file_images in listed):
-        rejects = [reject for file_images in listed for reject in file_images.rejects]
+        rejects = [reject for file_images in listed for reject in file_images.findings.rejects]
         if not rejects:
             raise SourceError(
                 f"{shown}: the list images of {names} is empty; expected an entry for each picture."
@@ -311,35 +302,37 @@ def _read_all_objects(
     added: Sequence[FileImages],
     classes: Classes,
     gathered: Gathered,
-    choices: dict[str, str],
 ) -> tuple[Field, ...]:
     """Give images their objects, and return the fields that these have."""
+    findings = gathered.findings
     posed = [category for found in classes.by_file.values() for category in found.values()]
     for file_images in added:
-        posed += read_categories(file_images.coco_file, gathered.notes).values()
+        posed += read_categories(file_images.coco_file, findings.notes).values()
     pose = read_pose(posed)
     gathered.point_count = pose.point_count
     stored = {i.key for file_images in read for i in file_images.images if not i.problem}
     points = read_points(added, stored, gathered)
     for file_images in read:
-        first = len(gathered.rejects)
+        mark = findings.mark()
         read_objects(file_images, classes, points, gathered)
-        tag_split(gathered.rejects, first, file_images.split)
+        findings.tag_split(mark, file_images.split)
     reject_left_points(points, stored, gathered)
     kept = ["boxes", "labels", "area", "iscrowd"]
     kept += ["masks"] if gathered.has_outlines else []
     kept += ["attributes"] if gathered.has_attributes else []
     keypoints = None
-    gathered.notes += _turned_notes(read, gathered)
+    findings.notes += _turned_notes(read, gathered)
     if gathered.has_points and gathered.task != "obb":
         drop_corners(image for file_images in read for image in file_images.images)
         count = gathered.point_count
         names = pose.names if pose.names is not None and len(pose.names) == count else None
         keypoints = keypoint_field(count, names)
         if pose.skeleton:
-            choices["skeleton"] = ",".join(f"{start}-{end}" for start, end in pose.skeleton)
+            findings.choices["skeleton"] = ",".join(
+                f"{start}-{end}" for start, end in pose.skeleton
+            )
             lines = count_text(len(pose.skeleton), "line")
-            gathered.notes.append(
+            findings.notes.append(
                 f"keypoints: {count} for each object, with a skeleton of {lines} between points "
                 "that count from 1"
             )
@@ -394,27 +387,22 @@ def _item(image: Image, values: dict[str, Any], masks: dict[bytes, RawFile]) -> 
 # The account.
 
 
-def _image_reject(image: Image, split: str | None) -> Reject:
-    """The reject of an image, which takes its annotations with it."""
+def _refuse_image(image: Image, split: str | None, findings: Findings) -> None:
+    """Refuse an image, which takes its annotations with it."""
     lost = ""
     if image.annotation_count:
         goes = "goes" if image.annotation_count == 1 else "go"
         lost = f"; its {count_text(image.annotation_count, 'annotation')} {goes} with it"
-    reason = image.problem + lost
-    return Reject(key=image.key, path=image_place(image), reason=reason, split=split or "")
+    findings.refuse(image.key, image.problem + lost, image_place(image), split)
 
 
-def _ignore_rest(
-    added: Iterable[FileImages], index: PictureIndex, tree: Tree, notes: list[str]
-) -> None:
+def _ignore_rest(added: Iterable[FileImages], index: PictureIndex, findings: Findings) -> None:
     """Count the pictures that no sample is made of."""
     of_keypoints = {image.key for file_images in added for image in file_images.images}
-    counts = {NOT_NAMED: 0, ONLY_KEYPOINTS: 0}
     for picture in index.rest():
         reason = ONLY_KEYPOINTS if picture.path in of_keypoints else NOT_NAMED
-        tree.ignored.add(reason, readable_path(picture.path))
-        counts[reason] += 1
-    notes += [f"{count_text(n, 'picture')} {reason}: ignored" for reason, n in counts.items() if n]
+        findings.ignore(reason, [picture.path])
+    findings.note_ignored(NOT_NAMED, ONLY_KEYPOINTS)
 
 
 def _background_notes(read: Sequence[FileImages], chosen: Chosen) -> list[str]:

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packer.items.annotations import RawObject, join_objects, pack_object
-from packer.items.raw_item import Reject, tag_split
+from packer.items.findings import Findings
+from packer.items.raw_item import Reject
 from packer.sources.coco.classes import Classes
 from packer.sources.coco.document import (
     CocoAnnotation,
@@ -56,8 +57,7 @@ class Gathered:
     """What the annotations of all files hold, beside the objects that are with their images.
 
     Attributes:
-        rejects: Annotations that cannot be used.
-        notes: What was odd.
+        findings: Takes annotations that cannot be used, and notes.
         labels: Of all objects.
         has_outlines: Whether any object has polygons or runs.
         has_attributes: Whether any annotation has the key `attributes`.
@@ -69,8 +69,7 @@ class Gathered:
         points_left_count: How many objects have keypoints that are left aside.
     """
 
-    rejects: list[Reject] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    findings: Findings
     labels: set[int] = field(default_factory=set)
     has_outlines: bool = False
     has_attributes: bool = False
@@ -151,8 +150,9 @@ def read_objects(
                 tally.odd_area_count += 1
         for image, its_objects in zip(images[first:last], objects, strict=True):
             image.annotations = join_objects(its_objects, image.size)
-    gathered.rejects += [reject for _, reject in sorted(tally.problems, key=itemgetter(0))]
-    gathered.notes += tally.notes(coco_file)
+    problems = sorted(tally.problems, key=itemgetter(0))
+    gathered.findings.annotation_rejects += [reject for _, reject in problems]
+    gathered.findings.notes += tally.notes(coco_file)
 
 
 def _read_object(
@@ -293,11 +293,11 @@ def _image_numbers(
         else:
             reason = problem or _no_image_reason(entry.image_id if entry is not None else None)
             place = _full_place(coco_file, position)
-            gathered.rejects.append(Reject(key=b"", path=place, reason=reason))
+            gathered.findings.refuse_annotation(b"", reason, place)
         numbers.append(number)
     if mixed_count:
         count = count_text(mixed_count, "annotation")
-        gathered.notes.append(
+        gathered.findings.notes.append(
             f"{coco_file.name}: image_id of {count} is text where the image's id is a number, or "
             f"the other way round (such as {first_mixed}); taken as the same id"
         )
@@ -341,7 +341,7 @@ def read_points(added: Iterable[FileImages], keys: set[bytes], gathered: Gathere
     points: PointsByPlace = {}
     for listed in added:
         coco_file = listed.coco_file
-        first = len(gathered.rejects)
+        mark = gathered.findings.mark()
         for position, (entry, problem) in enumerate(
             coco_file.entries(coco_file.annotations, CocoPoints)
         ):
@@ -367,12 +367,11 @@ def read_points(added: Iterable[FileImages], keys: set[bytes], gathered: Gathere
             except AnnotationError as error:
                 place = _full_place(coco_file, position)
                 part = KEYPOINTS if annotation_id is not None and image is not None else ""
-                reject = Reject(key=key, path=place, reason=str(error), part=part)
-                gathered.rejects.append(reject)
+                gathered.findings.refuse_annotation(key, str(error), place, part)
                 continue
             place = f"{coco_file.name}, {_place(annotation_id, position)}"
             points[key, annotation_id] = Points(packed, place)
-        tag_split(gathered.rejects, first, listed.split)
+        gathered.findings.tag_split(mark, listed.split)
     return points
 
 
@@ -384,7 +383,7 @@ def reject_left_points(points: PointsByPlace, stored: set[bytes], gathered: Gath
                 f"keypoints of annotation {annotation_id!r}, which the file of instances does not "
                 "have on this image; expected the same id in both"
             )
-            gathered.rejects.append(Reject(key=key, path=left.place, reason=reason))
+            gathered.findings.refuse_annotation(key, reason, left.place)
 
 
 def read_captions(listed: FileImages, gathered: Gathered) -> None:
@@ -405,7 +404,7 @@ def read_captions(listed: FileImages, gathered: Gathered) -> None:
             problem = f"caption is {entry.caption!r}; expected text"
         key = image.key if image is not None else b""
         place = _full_place(coco_file, position)
-        gathered.rejects.append(Reject(key=key, path=place, reason=problem))
+        gathered.findings.refuse_annotation(key, problem, place)
 
 
 def _image(listed: FileImages, written: RawId) -> tuple[Image | None, str]:

@@ -17,6 +17,7 @@ from packer.sources.coco.document import (
     known_id,
 )
 from packer.wording import count_text, names_text
+from readers.store.wording import few_text
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,7 @@ class Classes:
             return label, ""
         category = self.by_file[path].get(category_id) if category_id is not None else None
         if category is None:
-            ids = list(map(str, self.by_file[path]))
-            known = ", ".join(ids[:10]) + (", ..." if len(ids) > 10 else "")
+            known = few_text(list(self.by_file[path]), 10)
             return (
                 -1,
                 f"category {category_id!r} is not one of the file's: {known or 'it has none'}",

@@ -16,6 +16,7 @@ from packer.sources.only_split import OTHER_SPLIT, is_other_split
 from packer.sources.pairing import split_path, stem_of
 from packer.wording import names_text, readable_path
 from readers.store.splits import canonical_split
+from readers.store.wording import few_text
 
 NOT_COCO = "JSON file that is not COCO annotations"
 RESULTS = "COCO results (predictions), no annotations"
@@ -66,10 +67,9 @@ class Chosen:
         """What was left aside, and how to have it; None where nothing was."""
         if not self.aside:
             return None
-        shown_aside = ", ".join(f"{f.name} ({_kind_text(f)})" for f in self.aside[:10])
-        more = f" and {len(self.aside) - 10} more" if len(self.aside) > 10 else ""
+        shown = few_text(self.aside, 10, lambda f: f"{f.name} ({_kind_text(f)})")
         return (
-            f"read as {self.kind}; left aside: {shown_aside}{more}. To read one of them instead, "
+            f"read as {self.kind}; left aside: {shown}. To read one of them instead, "
             "give the path of the file itself"
         )
 

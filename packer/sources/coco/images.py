@@ -8,13 +8,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from packer.items.raw_item import Reject, tag_split
+from packer.items.findings import Findings
 from packer.sources.coco.document import CocoFile, CocoImage, Id, known_id
 from packer.sources.coco.files import split_name, split_words
 from packer.sources.coco.pictures import FoundPictures, find_pictures, picture_folders
 from packer.sources.pairing import PictureIndex, normal_path, split_path
 from packer.sources.walk import Picture, Tree
 from packer.wording import count_text, readable_path
+from readers.store.wording import few_text
 
 _OTHER_NAMES = ("filename", "path", "coco_url", "url")
 """Keys that name the picture where there is no file_name: LVIS has coco_url alone. Not flickr_url:
@@ -22,8 +23,6 @@ the picture is called otherwise there."""
 
 _FEDERATED = frozenset(("neg_category_ids", "not_exhaustive_category_ids"))
 """Of LVIS: which classes were looked for on an image, for its evaluation."""
-
-_NAMES_SHOWN_MAX = 5
 
 
 @dataclass(slots=True)
@@ -63,8 +62,7 @@ class FileImages:
         folders: That were tried for the pictures.
         found: How the pictures were found.
         split: What split the file is of, or None.
-        rejects: Entries that are no images.
-        notes: What was odd.
+        findings: Entries that are no images, and notes. A file that is left aside takes them along.
     """
 
     coco_file: CocoFile
@@ -74,8 +72,7 @@ class FileImages:
     folders: list[bytes]
     found: FoundPictures
     split: str | None
-    rejects: list[Reject]
-    notes: list[str]
+    findings: Findings
 
 
 def read_images(
@@ -95,7 +92,7 @@ def read_images(
         index: Of all pictures.
         tree: That the index is of.
     """
-    rejects: list[Reject] = []
+    findings = Findings()
     entries: list[tuple[Id, CocoImage, bytes]] = []
     positions: list[int] = []
     first_names: dict[Id, bytes] = {}
@@ -113,7 +110,7 @@ def read_images(
         if entry is None or image_id is None or name is None:
             reason = problem or _entry_problem(coco_file, position, entry)
             place = f"{coco_file.name}, images[{position}]"
-            rejects.append(Reject(key=b"", path=place, reason=reason))
+            findings.refuse(b"", reason, place)
         elif first_names.get(image_id) == name:
             repeated_count += 1
         else:
@@ -152,34 +149,36 @@ def read_images(
             image.problem = _twice_problem(image_id, twice[image_id])
         images.append(image)
 
-    notes = [
+    findings.notes += [
         f"{coco_file.name}: {count_text(named, 'image')} without file_name; named by {other!r}"
         for other, named in other_keys.items()
     ]
     if is_renamed:
-        notes.append(f"{coco_file.name}: no file_name is there; found by the other name of each")
+        findings.notes.append(
+            f"{coco_file.name}: no file_name is there; found by the other name of each"
+        )
     federated = sorted(coco_file.keys(coco_file.images) & _FEDERATED)
     if federated:
-        notes.append(
+        findings.notes.append(
             f"{coco_file.name}: {' and '.join(federated)} of its images are not stored; look them "
             "up in the file by image_id"
         )
     if found.note is not None:
-        notes.append(f"{coco_file.name}: pictures {found.note}")
+        findings.notes.append(f"{coco_file.name}: pictures {found.note}")
     if repeated_count:
         count = count_text(repeated_count, "image")
-        notes.append(f"{coco_file.name}: {count} listed again, word for word; taken once")
+        findings.notes.append(f"{coco_file.name}: {count} listed again, word for word; taken once")
     if no_size_count:
         count = count_text(no_size_count, "image")
-        notes.append(
+        findings.notes.append(
             f"{coco_file.name}: {count} without a width and height that can be; annotations are "
             "taken to be on the upright picture"
         )
     split = split_name(coco_file, _common_folder(found))
-    tag_split(rejects, 0, split)
+    findings.tag_split((0, 0), split)
     by_id = {image.id: image for image in images}
     return FileImages(
-        coco_file, images, by_id, frozenset(text_ids), folders, found, split, rejects, notes
+        coco_file, images, by_id, frozenset(text_ids), folders, found, split, findings
     )
 
 
@@ -273,11 +272,10 @@ def _entry_problem(coco_file: CocoFile, position: int, entry: CocoImage | None) 
 
 
 def _twice_problem(image_id: Id, names: list[bytes]) -> str:
-    shown = [readable_path(name) for name in names[:_NAMES_SHOWN_MAX]]
-    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    shown = few_text(names, 5, readable_path)
     return (
-        f"several images have the id {image_id!r}: {' and '.join(shown)}{more}; expected one for "
-        "each id, since annotations name their image by it. Give each its own id"
+        f"several images have the id {image_id!r}: {shown}; expected one for each id, since "
+        "annotations name their image by it. Give each its own id"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from packer.items.annotations import Annotations, RawObject, pack_annotations
-from packer.items.raw_item import RawFile, Reject
+from packer.items.raw_item import RawFile
 from packer.sources.coco.annotations import Gathered
 from packer.sources.coco.classes import Classes
 from packer.sources.coco.document import CocoFile, CocoPanoptic, CocoSegment, Id, known_id
@@ -65,7 +65,7 @@ def read_panoptic(
         else:
             entries[image_id] = (entry, position)
             continue
-        gathered.rejects.append(Reject(key=b"", path=place, reason=problem))
+        gathered.findings.refuse_annotation(b"", problem, place)
 
     folders = _mask_folders(coco_file)
     names = [
@@ -91,9 +91,10 @@ def read_panoptic(
                 raw_object = _segment_object(segment, place, coco_file.path, classes, parts)
             except (msgspec.ValidationError, AnnotationError) as error:
                 path = f"{coco_file.name}, {place}"
-                gathered.rejects.append(Reject(key=image.key, path=path, reason=str(error)))
+                gathered.findings.refuse_annotation(image.key, str(error), path)
                 continue
-            gathered.rejects += part_rejects(parts, image.key, f"{coco_file.name}, {place}")
+            lost = part_rejects(parts, image.key, f"{coco_file.name}, {place}")
+            gathered.findings.annotation_rejects += lost
             gathered.labels.add(raw_object.label)
             objects.append(raw_object)
         image.annotations = pack_annotations(Annotations(objects=tuple(objects), size=image.size))

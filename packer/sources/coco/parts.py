@@ -14,6 +14,7 @@ import msgspec
 
 from packer.items.raw_item import Reject
 from packer.sources.coco.document import CocoAnnotation, CocoLoose, Rle
+from packer.wording import cut_text
 
 SEGMENTATION_EXPECTED = "expected lists of numbers, [[x0, y0, x1, y1, ...]], or RLE"
 
@@ -125,8 +126,7 @@ def read_flag(value: Any, problems: PartProblems) -> bool | int | None:
 
 def shown(value: Any) -> str:
     """A value as a message shows it, cut off where it is long."""
-    text = repr(value)
-    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+    return cut_text(repr(value), _SHOWN_MAX)
 
 
 def _segmentation(value: Any, problems: PartProblems) -> list[list[float]] | Rle | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,8 @@ import msgspec
 
 from packer.errors import SourceError
 from packer.items.annotations import Annotations, object_fields, pack_annotations
-from packer.items.raw_item import Reject, Scan
+from packer.items.findings import Findings
+from packer.items.raw_item import Scan
 from packer.sources.class_names import ClassNames, class_names
 from packer.sources.cvat.file import CvatFile, CvatImage, read_cvat
 from packer.sources.named_objects import label_objects
@@ -55,100 +55,84 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         SourceError: There is no dump, or none of the pictures that it names.
     """
     tree = walk(raw, (b".xml",))
+    findings = tree.findings
     index = PictureIndex(tree)
-    content = _read_dumps(raw, tree)
-    pictures = _find_pictures(content, index)
+    mark = findings.mark()
+    dumps = _read_dumps(raw, tree)
+    pictures = _find_pictures(dumps, index, findings)
     if not any(image is not None for _, image, _ in pictures):
-        raise SourceError(_nothing_reason(raw, content))
-    for picture in index.rest():
-        tree.ignored.add(NOT_NAMED, readable_path(picture.path))
+        raise _nothing_found(raw, dumps, findings, mark)
+    findings.ignore(NOT_NAMED, (picture.path for picture in index.rest()))
 
-    classes = _classes(content, options)
+    classes = _classes(dumps, options)
     splits = _splits(pictures)
     has_tags = any(image is not None and image.tags for _, image, _ in pictures)
     background = pack_annotations(Annotations())
-    items = []
     for picture, image, split in sorted(pictures, key=lambda found: found[0].path):
         path = picture.path
         annotations = background
         if image is not None:
-            objects = label_objects(image.objects, path, classes, content.annotation_rejects)
+            objects = label_objects(image.objects, path, classes, findings)
             annotations = pack_annotations(Annotations(objects=objects, size=image.size))
         values: dict[str, Any] = {"split": splits.index(split)} if splits else {}
         if has_tags:
             values["tags"] = image.tags if image is not None else []
-        items.append(picture_item(picture, values, annotations))
+        findings.items.append(picture_item(picture, values, annotations))
     names = ["boxes", "labels"]
-    if any(dump.has_outlines for dump in content.dumps.values()):
+    if any(dump.has_outlines for dump in dumps.values()):
         names.append("masks")
-    if any(dump.has_attributes for dump in content.dumps.values()):
+    if any(dump.has_attributes for dump in dumps.values()):
         names.append("attributes")
-    turned_count = sum(dump.turned_count for dump in content.dumps.values())
-    object_count = sum(dump.object_count for dump in content.dumps.values())
+    turned_count = sum(dump.turned_count for dump in dumps.values())
+    object_count = sum(dump.object_count for dump in dumps.values())
     corners = corners_field() if stores_corners(options.task, turned_count) else None
-    content.notes += turned_notes(options.task, turned_count, object_count)
+    findings.notes += turned_notes(options.task, turned_count, object_count)
     fields = list(object_fields(classes.names, tuple(names), keypoints=corners))
     if has_tags:
         fields.append(Field(name="tags", kind="json"))
     if splits:
         fields.append(split_field(splits))
-    return Scan(
-        format=name,
-        root=raw,
-        items=items,
-        classes=classes.names,
-        splits=splits,
-        fields=tuple(fields),
-        rejects=[*tree.rejects, *content.rejects],
-        annotation_rejects=content.annotation_rejects,
-        ignored=tree.ignored,
-        notes=[*content.notes, *_notes(tree, content)],
-    )
+    outside_count = sum(dump.outside_count for dump in dumps.values())
+    if outside_count:
+        shapes = count_text(outside_count, "shape")
+        findings.notes.append(f"{shapes} of tracks marked as outside of the frame: not packed")
+    findings.note_ignored(NOT_NAMED)
+    return findings.as_scan(name, raw, classes=classes.names, splits=splits, fields=tuple(fields))
 
 
-@dataclass
-class _Content:
-    """What all dumps say, by the path of each."""
-
-    dumps: dict[bytes, CvatFile] = field(default_factory=dict)
-    rejects: list[Reject] = field(default_factory=list)
-    annotation_rejects: list[Reject] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
+_Dumps = dict[bytes, CvatFile]
+"""What each dump says, by its path."""
 
 _Found = tuple[Picture, "CvatImage | None", str]
 """A picture, what a dump says of it (None: nothing, of a frame), and its split or ""."""
 
 
-def _read_dumps(raw: Path, tree: Tree) -> _Content:
-    content = _Content()
+def _read_dumps(raw: Path, tree: Tree) -> _Dumps:
+    dumps: _Dumps = {}
     for file in (file for folder in tree.folders.values() for file in folder.annotation_files):
         place = readable_path(file)
         path = os.path.join(os.fsencode(raw), file)
         try:
             dump = read_cvat(path, place)
         except ValueError as error:
-            reject = Reject(key=b"", path=place, reason=str(error), split=_dump_split(file))
-            content.rejects.append(reject)
+            tree.findings.refuse(b"", str(error), place, _dump_split(file))
             continue
         if dump is None:
-            tree.ignored.add(OTHER_XML, place)
+            tree.findings.ignore(OTHER_XML, [file])
             continue
-        content.dumps[file] = dump
-        content.annotation_rejects += [
-            Reject(key=b"", path=shape, reason=reason, split=_dump_split(file))
-            for shape, reason in dump.rejects
-        ]
-    return content
+        dumps[file] = dump
+        for shape, reason in dump.rejects:
+            tree.findings.refuse_annotation(b"", reason, shape, split=_dump_split(file))
+    return dumps
 
 
 # --- which pictures -------------------------------------------------------------------------------
 
 
-def _find_pictures(content: _Content, index: PictureIndex) -> list[_Found]:
+def _find_pictures(dumps: _Dumps, index: PictureIndex, findings: Findings) -> list[_Found]:
     found: list[_Found] = []
     by_name: list[str] = []
-    for file, dump in content.dumps.items():
+    for file, dump in dumps.items():
         dump_split = _dump_split(file)
         frame_folders: dict[bytes, str] = {}
         frames = ((frame, True) for frame in dump.frames)
@@ -157,19 +141,15 @@ def _find_pictures(content: _Content, index: PictureIndex) -> list[_Found]:
             problem = _problem(image, pictures, file, index)
             if problem is not None:
                 key = pictures[0].path if len(pictures) == 1 else b""
-                reject = Reject(key=key, path=image.place, reason=problem)
-                content.rejects.append(
-                    msgspec.structs.replace(reject, split=image.split or dump_split)
-                )
+                findings.refuse(key, problem, image.place, image.split or dump_split)
                 continue
             picture = pictures[0]
             index.take(picture)
             split = image.split or dump_split
             found.append((picture, image, split))
             for place, reason in image.rejects:
-                reject = Reject(key=picture.path, path=place, reason=reason)
-                content.annotation_rejects.append(reject)
-            content.annotation_rejects += [
+                findings.refuse_annotation(picture.path, reason, place)
+            findings.annotation_rejects += [
                 msgspec.structs.replace(part, key=picture.path) for part in image.lost_parts
             ]
             if is_frame:
@@ -182,7 +162,7 @@ def _find_pictures(content: _Content, index: PictureIndex) -> list[_Found]:
                 index.take(picture)
                 found.append((picture, None, frame_folders[folder]))
     if by_name:
-        content.notes.append(
+        findings.notes.append(
             f"{count_text(len(by_name), 'image')} found by name in another folder than the dump "
             f"says; the first is {by_name[0]}"
         )
@@ -247,11 +227,11 @@ def _problem(
 # --- classes and splits ---------------------------------------------------------------------------
 
 
-def _classes(content: _Content, options: SourceOptions) -> ClassNames:
-    declared = dict.fromkeys(label for dump in content.dumps.values() for label in dump.labels)
+def _classes(dumps: _Dumps, options: SourceOptions) -> ClassNames:
+    declared = dict.fromkeys(label for dump in dumps.values() for label in dump.labels)
     if options.classes is None and declared:
         return ClassNames(tuple(declared))
-    found = {class_name for dump in content.dumps.values() for class_name in dump.class_names}
+    found = {class_name for dump in dumps.values() for class_name in dump.class_names}
     return class_names(found, options.classes)
 
 
@@ -261,30 +241,23 @@ def _splits(pictures: list[_Found]) -> tuple[str, ...]:
     return () if "" in splits else ordered_splits(splits)
 
 
-def _notes(tree: Tree, content: _Content) -> list[str]:
-    notes = []
-    outside_count = sum(dump.outside_count for dump in content.dumps.values())
-    if outside_count:
-        shapes = count_text(outside_count, "shape")
-        notes.append(f"{shapes} of tracks marked as outside of the frame: not packed")
-    aside = tree.ignored.counts.get(NOT_NAMED, 0)
-    if aside:
-        shown = names_text(tree.ignored.examples[NOT_NAMED][:1])
-        notes.append(f"{count_text(aside, 'picture')} {NOT_NAMED}; the first is {shown}")
-    return notes
-
-
-def _nothing_reason(raw: Path, content: _Content) -> str:
-    place = readable_path(os.fsencode(raw))
-    if content.rejects:
-        first = content.rejects[0]
-        return (
-            f"{place}: no picture that a dump of CVAT names can be packed. {first.path}: "
-            f"{first.reason}. Of a video, export the dump together with its frames."
+def _nothing_found(
+    raw: Path, dumps: _Dumps, findings: Findings, mark: tuple[int, int]
+) -> SourceError:
+    """The error; `mark` is before the dumps were read, whose own rejects explain it best."""
+    of_dumps = findings.rejects[mark[0] :]
+    if of_dumps:
+        first = of_dumps[0]
+        return SourceError(
+            f"{readable_path(os.fsencode(raw))}: no picture that a dump of CVAT names can be "
+            f"packed. {first.path}: {first.reason}. Of a video, export the dump together with its "
+            "frames."
         )
-    if content.dumps:
-        return f"{place}: {names_text(map(readable_path, content.dumps))} names no image."
-    return (
-        f"{place}: no dump of CVAT; expected an XML file with the root element <annotations> "
-        "beside its pictures."
+    if dumps:
+        named = names_text(map(readable_path, dumps))
+        return findings.nothing(raw, f"{named} names no image", "expected <image> in it")
+    return findings.nothing(
+        raw,
+        "no dump of CVAT",
+        "expected an XML file with the root element <annotations> beside its pictures",
     )

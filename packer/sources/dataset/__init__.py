@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from packer.errors import SourceError
-from packer.items.raw_item import RawFile, RawItem, Reject, Scan
+from packer.items.findings import Findings
+from packer.items.raw_item import RawFile, RawItem, Scan
 from packer.sources.dataset.images import NotAnImageError, is_mask, spool_image, spool_mask
 from packer.sources.dataset.targets import TargetError, Targets
 from packer.sources.only_task import check_task, only_task
@@ -71,7 +72,7 @@ def scan_dataset(dataset: Any, spool: Path, options: SourceOptions) -> Scan:
             "by name. Build from the dataset of that split, or give shares with splits."
         )
     whole, positions = _unwrapped(dataset)
-    rejects: list[Reject] = []
+    findings = Findings()
     kept: list[_Kept] = []
     # One pass: of what the dataset makes, nothing but a file stays.
     for row in _rows(whole, positions):
@@ -79,12 +80,12 @@ def scan_dataset(dataset: Any, spool: Path, options: SourceOptions) -> Scan:
             kept.append(_keep(row, spool))
         except (NotAnImageError, OSError) as error:
             place = f"{type(whole).__name__}[{row.position}]"
-            rejects.append(Reject(key=b"%d" % row.position, path=place, reason=str(error)))
-    if not kept and not rejects:
+            findings.refuse(b"%d" % row.position, str(error), place)
+    if not kept and not findings.rejects:
         raise SourceError(f"{type(dataset).__name__}: the dataset is empty; expected samples.")
-    targets = Targets(whole, [one.target for one in kept if one.target is not NO_TARGET], options)
+    given = [one.target for one in kept if one.target is not NO_TARGET]
+    targets = Targets(whole, given, options, findings)
     root = _root_of(whole, [one.path for one in kept if one.path is not None])
-    items: list[RawItem] = []
     first: dict[bytes, int] = {}
     for one in kept:
         place = f"{type(whole).__name__}[{one.position}]"
@@ -97,32 +98,27 @@ def scan_dataset(dataset: Any, spool: Path, options: SourceOptions) -> Scan:
             if key in first:
                 raise TargetError(f"the same image as sample {first[key]}: {readable_path(key)}")
         except TargetError as error:
-            rejects.append(Reject(key=key, path=place, reason=str(error)))
+            findings.refuse(key, str(error), place)
             continue
         first[key] = one.position
         file = one.file
-        items.append(RawItem(key, path, file.byte_count, file.mtime_ns, values, annotations, masks))
+        findings.items.append(
+            RawItem(key, path, file.byte_count, file.mtime_ns, values, annotations, masks)
+        )
     spooled_count = sum(one.path is None for one in kept)
-    count = count_text(len(kept) + len(rejects), "sample")
-    notes = [
+    count = count_text(len(kept) + len(findings.rejects), "sample")
+    findings.notes.insert(
+        0,
         f"format: {name} ({type(whole).__name__} of {count}; "
         f"{len(kept) - spooled_count:,} images by their files, {spooled_count:,} as the dataset "
         "makes them)",
-        *targets.notes,
-        *targets.turned_notes(),
-    ]
-    if len(kept) > spooled_count and getattr(whole, "transform", None) is not None:
-        notes.append("images are taken from their files: the dataset's transform is not applied")
-    scan = Scan(
-        format=name,
-        root=root,
-        items=items,
-        classes=targets.classes,
-        fields=targets.fields,
-        rejects=rejects,
-        annotation_rejects=targets.rejects,
-        notes=notes,
     )
+    findings.notes += targets.turned_notes()
+    if len(kept) > spooled_count and getattr(whole, "transform", None) is not None:
+        findings.notes.append(
+            "images are taken from their files: the dataset's transform is not applied"
+        )
+    scan = findings.as_scan(name, root, classes=targets.classes, fields=targets.fields)
     return scan if options.task is None else only_task(scan, options.task)
 
 

@@ -18,7 +18,8 @@ from packer.items.annotations import (
     object_fields,
     pack_annotations,
 )
-from packer.items.raw_item import RawFile, Reject
+from packer.items.findings import Findings
+from packer.items.raw_item import RawFile
 from packer.sources.dataset.objects import (
     READ_KEYS,
     Objects,
@@ -46,20 +47,20 @@ class Targets:
         dataset: May have `classes`, or `coco.cats`.
         targets: Of its samples.
         options: `classes` names the labels.
+        findings: Takes annotations that are refused, and notes.
 
     Attributes:
         classes: Names of the labels.
         fields: What the samples have.
-        rejects: Annotations that were refused.
-        notes: What was seen.
 
     Raises:
         SourceError: The first target has no known form.
     """
 
-    def __init__(self, dataset: Any, targets: Sequence[Any], options: SourceOptions) -> None:
-        self.rejects: list[Reject] = []
-        self.notes: list[str] = []
+    def __init__(
+        self, dataset: Any, targets: Sequence[Any], options: SourceOptions, findings: Findings
+    ) -> None:
+        self._findings = findings
         self.fields: tuple[Field, ...] = ()
         self._place = type(dataset).__name__
         self._kind = _kind_of(targets[0]) if targets else "none"
@@ -91,7 +92,7 @@ class Targets:
             names += ["masks"] if any(has_value(thing, "segmentation") for thing in things) else []
         elif self._kind == "boxes":
             names += [key for key in ("area", "iscrowd", "masks") if any(key in t for t in targets)]
-            self.notes += _unread_notes(targets)
+            self._findings.notes += _unread_notes(targets)
         else:
             things = [thing for target in targets for thing in voc_things(target)]
             names += ["difficult", "truncated"]
@@ -135,7 +136,9 @@ class Targets:
             else:
                 top = max((_top(target) for target in targets), default=-1)
                 found = tuple(map(str, range(top + 1)))
-                self.notes.append("classes have no names: they are called by their numbers")
+                self._findings.notes.append(
+                    "classes have no names: they are called by their numbers"
+                )
             self._labels = {label: label for label in range(len(found))}
             return found
         else:
@@ -166,17 +169,16 @@ class Targets:
         for number, made in enumerate(self._objects(target)):
             if isinstance(made, str):
                 where = f"{place}: target {number}"
-                self.rejects.append(Reject(key=key, path=where, reason=made))
+                self._findings.refuse_annotation(key, made, where)
                 continue
             where = f"{place}: {made.object.place}"
             label = self._labels.get(made.category)
             if label is None:
                 reason = f"its class is not one of {len(self.classes)} known ones"
-                self.rejects.append(Reject(key=key, path=where, reason=reason))
+                self._findings.refuse_annotation(key, reason, where)
                 continue
             for part, reason in made.lost_parts:
-                reject = Reject(key=key, path=f"{where}, {part}", reason=reason, part=part)
-                self.rejects.append(reject)
+                self._findings.refuse_annotation(key, reason, f"{where}, {part}", part)
             self._turned_count += made.is_turned
             objects.append(msgspec.structs.replace(made.object, label=label))
         return {}, pack_annotations(Annotations(objects=tuple(objects))), {}

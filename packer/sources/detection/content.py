@@ -51,12 +51,12 @@ def _check_annotation_files(found: Evidence, look: Look, extensions: tuple[bytes
     ]
     tree = _small_tree(look, files)
     pairs = pair_files(tree, PictureIndex(tree), files)
-    if not pairs.file_of and not pairs.rejects:
+    if not pairs.folders:
         # They may lie deeper than was looked; that is told before anybody is sent away.
         tree = walk(Path(os.fsdecode(look.root)), extensions)
         files = [path for folder in tree.folders.values() for path in folder.annotation_files]
         pairs = pair_files(tree, PictureIndex(tree), files)
-    if pairs.file_of or pairs.rejects:
+    if pairs.folders:
         return found
     if not files:
         return replace(found, problem="there is no annotation file in it. Check the path")

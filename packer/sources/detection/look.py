@@ -10,6 +10,7 @@ from pathlib import Path
 from packer.sources.listing import FolderLister, is_folder, is_special
 from packer.sources.walk import is_picture_name, skip_reason, unreadable_folder
 from packer.wording import readable_path
+from readers.store.wording import few_text
 
 # What to look at. Names are read in full, since one annotation file among 100,000 pictures decides;
 # only the number of folders and of opened files is limited.
@@ -189,6 +190,4 @@ def _list_below(lister: FolderLister, path: bytes) -> Listing:
 
 def shown_names(paths: Iterable[bytes], maximum: int = 3) -> str:
     """The first few paths in one line, and how many more there are."""
-    paths = list(paths)
-    more = f" and {len(paths) - maximum} more" if len(paths) > maximum else ""
-    return ", ".join(readable_path(path) for path in paths[:maximum]) + more
+    return few_text(list(paths), maximum, readable_path)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from packer.sources.walk import PICTURE_EXTENSIONS
+from packer.wording import cut_text
 
 READ_BYTES = 2**18
 """How much of a file is looked into: 5,000 lines of a list or more, enough to tell what it is."""
@@ -139,7 +140,7 @@ def decoded(data: bytes) -> str | None:
 
 def _cut(line: str) -> str:
     line = "".join(c if c.isprintable() else " " for c in line[: 2 * _SHOWN_CHARS])
-    return line if len(line) <= _SHOWN_CHARS else line[: _SHOWN_CHARS - 3] + "..."
+    return cut_text(line, _SHOWN_CHARS)
 
 
 # --- JSON -----------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from packer.items.raw_item import Reject
 from packer.sources.container_files import ContainerFiles
 from packer.sources.hugging_face.columns import Columns
 from packer.sources.hugging_face.labels import Labels
@@ -18,10 +17,9 @@ class Account:
     """What was met while rows were read, beside the items that they gave.
 
     Attributes:
-        found: The tables and the files beside them; rejected rows are added to its rejects.
+        found: The tables and the files beside them; what rows lose is added to its findings.
         columns: Of all tables.
         options: What the source was asked for.
-        annotation_rejects: Objects of rows that could not be taken.
         used_pictures: Paths of pictures that are not in the tables.
         empty_texts: How many rows have no text, by column.
         box_count: How many boxes were taken.
@@ -34,7 +32,6 @@ class Account:
     found: ContainerFiles
     columns: Columns
     options: SourceOptions
-    annotation_rejects: list[Reject] = field(default_factory=list)
     used_pictures: set[bytes] = field(default_factory=set)
     empty_texts: dict[str, int] = field(default_factory=dict)
     box_count: int = 0

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from packer.items.annotations import Annotations, RawObject, pack_annotations
-from packer.items.raw_item import Reject
 from packer.sources.hugging_face.account import Account
 from packer.sources.hugging_face.columns import ObjectColumns
 from packer.sources.hugging_face.labels import Labels
@@ -66,7 +65,7 @@ def row_annotations(
             problem = f"box {box!r:.100}; expected 4 finite numbers: x, y, width, height"
         if numbers is None or problem:
             at = f"{place}, object {number}"
-            account.annotation_rejects.append(Reject(key=key, path=at, reason=problem))
+            account.found.findings.refuse_annotation(key, problem, at)
             continue
         x, y, width, height = numbers
         account.box_count += 1
@@ -98,8 +97,7 @@ def row_annotations(
 
 def _lose(account: Account, key: bytes, place: str, part: str, reason: str) -> None:
     """Take note of a part of an object that is left out of it."""
-    reject = Reject(key=key, path=f"{place}, {part}", reason=reason, part=part)
-    account.annotation_rejects.append(reject)
+    account.found.findings.refuse_annotation(key, reason, f"{place}, {part}", part)
 
 
 def listed(value: Any, key: str) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from packer.errors import SourceError
 from packer.files.arrow import arrow_errors
 from packer.items.annotations import BOX_FIELDS, object_fields
-from packer.items.raw_item import Member, RawItem, Reject, Scan, tag_split
+from packer.items.raw_item import Member, RawItem, Scan
 from packer.sources.container_files import ContainerFiles
 from packer.sources.hugging_face.account import Account, account_notes
 from packer.sources.hugging_face.columns import Columns, columns_of
@@ -48,49 +48,36 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         SourceError: There is no table with images, tables differ in their columns, or pyarrow is
             not installed.
     """
-    found, tables, notes = find_tables(raw)
+    found, tables = find_tables(raw)
+    findings = found.findings
     columns, tables = _common_columns(raw, tables, found, options.split)
     if columns is None:
         found.ignore_pictures()
-        return Scan(
-            format=name, root=found.root, items=[], rejects=found.rejects, ignored=found.ignored
-        )
+        return findings.as_scan(name, found.root)
     account = Account(found, columns, options)
     labels, categories = _read_labels(tables, account)
     splits = ordered_splits(table.split for table in tables if table.split)
-    items: list[RawItem] = []
     for table in tables:
         shared = {"split": splits.index(table.split)} if splits else {}
         last = -1
-        first, first_annotation = len(found.rejects), len(account.annotation_rejects)
+        mark = findings.mark()
         try:
             for row in table_rows(table, columns, found):
                 last = row.number
                 item = _item(table, row, dict(shared), labels, categories, account)
                 if item is not None:
-                    items.append(item)
+                    findings.items.append(item)
         except arrow_errors() as error:
             reason = f"damaged after row {last}: {error}; what follows was not read"
-            shown = readable_path(table.file.path)
-            found.rejects.append(Reject(key=table.file.path, path=shown, reason=reason))
-        tag_split(found.rejects, first, table.split)
-        tag_split(account.annotation_rejects, first_annotation, table.split)
+            findings.refuse(table.file.path, reason)
+        findings.tag_split(mark, table.split)
     found.ignore_pictures(account.used_pictures)
     classes = next((each.classes.names for each in (categories, labels) if each is not None), ())
-    notes += account_notes(account, [each for each in (labels, categories) if each is not None])
-    return Scan(
-        format=name,
-        root=found.root,
-        items=items,
-        classes=classes,
-        splits=splits,
-        fields=_fields(columns, labels, categories, splits),
-        rejects=found.rejects,
-        annotation_rejects=account.annotation_rejects,
-        ignored=found.ignored,
-        notes=notes,
-        choices={"bbox_format": BOX_FORMAT} if columns.objects is not None else {},
-    )
+    findings.notes += account_notes(account, [each for each in (labels, categories) if each])
+    if columns.objects is not None:
+        findings.choices["bbox_format"] = BOX_FORMAT
+    fields = _fields(columns, labels, categories, splits)
+    return findings.as_scan(name, found.root, classes=classes, splits=splits, fields=fields)
 
 
 def _common_columns(
@@ -113,14 +100,12 @@ def _common_columns(
             schema = read_schema(table, found)
         except arrow_errors() as error:
             reason = f"cannot be read as {table.kind.capitalize()}: {error}"
-            path, split = table.file.path, table.split
-            found.rejects.append(Reject(key=path, path=shown, reason=reason, split=split))
+            found.findings.refuse(table.file.path, reason, split=table.split)
             continue
         columns = columns_of(schema, table.info)
         if first is not None and columns != common and is_other_split(table.split, wanted):
             reason = f"has other columns than {readable_path(first.file.path)}"
-            path, split = table.file.path, table.split
-            found.rejects.append(Reject(key=path, path=shown, reason=reason, split=split))
+            found.findings.refuse(table.file.path, reason, split=table.split)
             continue
         if columns is None:
             raise SourceError(
@@ -201,7 +186,7 @@ def _item(
         if picture is not None:
             path, byte_count, mtime_ns = picture
     if problem:
-        account.found.rejects.append(Reject(key=key, path=place, reason=problem))
+        account.found.findings.refuse(key, problem, place)
         return None
     return RawItem(key, path, byte_count, mtime_ns, values, annotations, member=member)
 

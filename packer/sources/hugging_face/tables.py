@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,8 @@ import msgspec
 
 from packer.errors import SourceError
 from packer.files.start import pointer_reason
-from packer.items.raw_item import RawFile, Reject
+from packer.items.findings import Findings
+from packer.items.raw_item import RawFile
 from packer.sources.container_files import ContainerFiles, find_container_files, split_of_path
 from packer.sources.pairing import normal_path, split_path
 from packer.wording import names_text, readable_path
@@ -41,8 +41,8 @@ class Table:
     info: Any
 
 
-def find_tables(raw: Path) -> tuple[ContainerFiles, list[Table], list[str]]:
-    """The tables under a folder in their order, with notes.
+def find_tables(raw: Path) -> tuple[ContainerFiles, list[Table]]:
+    """The tables under a folder in their order, and what lies beside them.
 
     A folder that `save_to_disk` wrote says itself which files it has, and in which order. Other
     tables come by path.
@@ -53,7 +53,6 @@ def find_tables(raw: Path) -> tuple[ContainerFiles, list[Table], list[str]]:
     found = find_container_files(raw, _is_ours)
     by_path = {file.path: file for file in found.files}
     states = [path for path in by_path if split_path(path)[1] == _STATE]
-    notes: list[str] = []
     tables: list[Table] = []
     for path in states:
         tables += _saved_tables(path, by_path, found)
@@ -61,21 +60,22 @@ def find_tables(raw: Path) -> tuple[ContainerFiles, list[Table], list[str]]:
         named = {table.file.path for table in tables}
         for path in by_path:
             if path.endswith((b".arrow", b".parquet")) and path not in named:
-                found.ignored.add(NOT_NAMED, readable_path(path))
+                found.findings.ignore(NOT_NAMED, [path])
         _check_dict(by_path, states, found)
     else:
         paths = [path for path in by_path if path.lower().endswith((b".parquet", b".arrow"))]
-        splits = _splits(paths, notes)
+        splits = _splits(paths, found.findings)
         for path in paths:
             kind = "parquet" if path.lower().endswith(b".parquet") else "arrow"
             info = _read_json(by_path.get(_beside(path, _INFO)), found)
             tables.append(Table(by_path[path], kind, splits.get(path, ""), info))
-    if not tables and not found.rejects:
-        raise SourceError(
-            f"{readable_path(os.fsencode(raw))}: no tables found; looked for .parquet files, and "
-            "for folders of .arrow files with a state.json."
+    if not tables and not found.findings.rejects:
+        raise found.findings.nothing(
+            raw,
+            "no tables found",
+            "looked for .parquet files, and for folders of .arrow files with a state.json",
         )
-    return found, tables, notes
+    return found, tables
 
 
 def _is_ours(path: bytes) -> bool:
@@ -100,10 +100,9 @@ def _read_json(file: RawFile | None, found: ContainerFiles) -> Any:
             raise ValueError(pointer_reason(data))
         return msgspec.json.decode(data)
     except (OSError, ValueError, msgspec.DecodeError, RecursionError) as error:
-        reason = f"cannot be read as JSON: {error}"
-        reject = Reject(key=file.path, path=readable_path(file.path), reason=reason)
-        if reject not in found.rejects:
-            found.rejects.append(reject)
+        # Several tables may share the file.
+        if not any(reject.key == file.path for reject in found.findings.rejects):
+            found.findings.refuse(file.path, f"cannot be read as JSON: {error}")
         return None
 
 
@@ -118,7 +117,7 @@ def _saved_tables(
     entries = state.get("_data_files") if isinstance(state, dict) else None
     if not isinstance(entries, list):
         reason = "has no list _data_files, so that it is not known which files belong together"
-        found.rejects.append(Reject(key=state_path, path=shown, reason=reason))
+        found.findings.refuse(state_path, reason)
         return []
     if state.get("_indices_data_files"):
         raise SourceError(
@@ -134,7 +133,7 @@ def _saved_tables(
         path = normal_path(_beside(state_path, str(written).encode("utf-8", "replace")))
         if path not in by_path or not isinstance(written, str):
             reason = f"names {written!r:.200}, which does not lie beside it"
-            found.rejects.append(Reject(key=path, path=shown, reason=reason))
+            found.findings.refuse(path, reason, shown)
         else:
             tables.append(Table(by_path[path], "arrow", split, info))
     return tables
@@ -157,10 +156,10 @@ def _check_dict(by_path: dict[bytes, RawFile], states: list[bytes], found: Conta
                 reason = (
                     f"names split {split!r:.200}, but {readable_path(folder)} has no state.json"
                 )
-                found.rejects.append(Reject(key=folder, path=readable_path(path), reason=reason))
+                found.findings.refuse(folder, reason, readable_path(path))
 
 
-def _splits(paths: list[bytes], notes: list[str]) -> dict[bytes, str]:
+def _splits(paths: list[bytes], findings: Findings) -> dict[bytes, str]:
     """Split of each table: what its name begins with (`train-00000-of-00001`), else its folder."""
     splits: dict[bytes, str] = {}
     for path in paths:
@@ -173,6 +172,6 @@ def _splits(paths: list[bytes], notes: list[str]) -> dict[bytes, str]:
     if len(splits) < len(paths):
         if splits:
             without = names_text(readable_path(path) for path in paths if path not in splits)
-            notes.append(f"no splits: some tables are named after one, but not {without}")
+            findings.notes.append(f"no splits: some tables are named after one, but not {without}")
         return {}
     return splits

@@ -10,7 +10,8 @@ import msgspec
 
 from packer.errors import SourceError
 from packer.items.annotations import Annotations, object_fields, pack_annotations
-from packer.items.raw_item import Reject, Scan
+from packer.items.findings import Findings
+from packer.items.raw_item import Scan
 from packer.sources.class_names import class_names
 from packer.sources.labelme.files import read_labelme
 from packer.sources.named_objects import label_objects, pack_named
@@ -27,7 +28,7 @@ from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
 from packer.sources.turned_boxes import corners_field, is_turned, stores_corners, turned_notes
 from packer.sources.walk import Picture, Tree, walk
-from packer.wording import count_text, names_text, readable_path
+from packer.wording import count_text, readable_path
 
 name = "labelme"
 
@@ -49,20 +50,20 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         SourceError: No picture has a file of LabelMe.
     """
     tree = walk(raw, (b".json", b".xml"))
+    findings = tree.findings
     index = PictureIndex(tree)
     files = [file for folder in tree.folders.values() for file in folder.annotation_files]
     pairs = pair_files(tree, index, files)
-    if not pairs.file_of and not pairs.rejects:
-        raise SourceError(_nothing_reason(raw, files, pairs))
+    if not pairs.folders:
+        raise _nothing_found(raw, files, pairs, findings)
     pictures = _pictures(tree, index, pairs)
-    content = _read_files(raw, pictures, pairs)
-    _lost_files(raw, tree, pairs, content)
+    content = _read_files(raw, pictures, pairs, findings)
+    _lost_files(raw, pairs, findings)
 
     classes = class_names(content.classes, options.classes)
     split_of = splits_by_folder({split_path(picture.path)[0] for picture in pictures})
     splits = ordered_splits(split_of.values())
     background = pack_annotations(Annotations())
-    items = []
     background_count = 0
     for picture in pictures:
         path = picture.path
@@ -71,44 +72,34 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         annotations = background
         if path in content.found:
             objects, size = content.found[path]
-            labelled = label_objects(objects, path, classes, content.annotation_rejects)
+            labelled = label_objects(objects, path, classes, findings)
             annotations = pack_annotations(Annotations(objects=labelled, size=size))
         else:
             background_count += 1
         values = {"split": splits.index(split_of[split_path(path)[0]])} if splits else {}
-        items.append(picture_item(picture, values, annotations))
+        findings.items.append(picture_item(picture, values, annotations))
     if background_count:
-        content.notes.append(
+        findings.notes.append(
             f"{count_text(background_count, 'picture')} without a file of LabelMe: packed as "
             "pictures without objects"
         )
-    aside = tree.ignored.counts.get(NO_PICTURE_HERE, 0)
-    if aside:
-        shown = names_text(tree.ignored.examples[NO_PICTURE_HERE][:1])
-        content.notes.append(
-            f"{count_text(aside, 'picture')} not packed, {NO_PICTURE_HERE}; the first is {shown}"
-        )
+    findings.note_ignored(NO_PICTURE_HERE)
     names = ["boxes", "labels"]
     if content.has_outlines:
         names.append("masks")
     if content.has_attributes:
         names.append("attributes")
     corners = corners_field() if stores_corners(options.task, content.turned_count) else None
-    content.notes += turned_notes(options.task, content.turned_count, content.object_count)
-    return Scan(
-        format=name,
-        root=raw,
-        items=items,
+    findings.notes += turned_notes(options.task, content.turned_count, content.object_count)
+    return findings.as_scan(
+        name,
+        raw,
         classes=classes.names,
         splits=splits,
         fields=(
             *object_fields(classes.names, tuple(names), keypoints=corners),
             *((split_field(splits),) if splits else ()),
         ),
-        rejects=[*tree.rejects, *pairs.rejects, *content.rejects],
-        annotation_rejects=content.annotation_rejects,
-        ignored=tree.ignored,
-        notes=content.notes,
     )
 
 
@@ -122,9 +113,6 @@ class _Content:
     has_attributes: bool = False
     object_count: int = 0
     turned_count: int = 0
-    rejects: list[Reject] = field(default_factory=list)
-    annotation_rejects: list[Reject] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
 
 def _pictures(tree: Tree, index: PictureIndex, pairs: Pairs) -> list[Picture]:
@@ -134,11 +122,11 @@ def _pictures(tree: Tree, index: PictureIndex, pairs: Pairs) -> list[Picture]:
         if split_path(picture.path)[0] in pairs.folders:
             pictures.append(picture)
         else:
-            tree.ignored.add(NO_PICTURE_HERE, readable_path(picture.path))
+            tree.findings.ignore(NO_PICTURE_HERE, [picture.path])
     return pictures
 
 
-def _read_files(raw: Path, pictures: list[Picture], pairs: Pairs) -> _Content:
+def _read_files(raw: Path, pictures: list[Picture], pairs: Pairs, findings: Findings) -> _Content:
     content = _Content()
     deleted_count = mask_file_count = 0
     for picture in pictures:
@@ -149,12 +137,11 @@ def _read_files(raw: Path, pictures: list[Picture], pairs: Pairs) -> _Content:
         try:
             found = read_labelme(os.path.join(os.fsencode(raw), file), place)
         except ValueError as error:
-            content.rejects.append(Reject(key=picture.path, path=place, reason=str(error)))
+            findings.refuse(picture.path, str(error), place)
             continue
         for path, reason in found.rejects:
-            reject = Reject(key=picture.path, path=path, reason=reason)
-            content.annotation_rejects.append(reject)
-        content.annotation_rejects += [
+            findings.refuse_annotation(picture.path, reason, path)
+        findings.annotation_rejects += [
             msgspec.structs.replace(part, key=picture.path) for part in found.lost_parts
         ]
         content.object_count += len(found.objects)
@@ -168,23 +155,23 @@ def _read_files(raw: Path, pictures: list[Picture], pairs: Pairs) -> _Content:
         content.found[picture.path] = (pack_named(found.objects), found.size)
     if deleted_count:
         deleted = count_text(deleted_count, "object")
-        content.notes.append(f"{deleted} marked as deleted in the tool: not packed")
+        findings.notes.append(f"{deleted} marked as deleted in the tool: not packed")
     if mask_file_count:
         masked = count_text(mask_file_count, "object")
-        content.notes.append(
+        findings.notes.append(
             f"{masked} with a mask file for an outline: packed without it, with box or polygon"
         )
     return content
 
 
-def _lost_files(raw: Path, tree: Tree, pairs: Pairs, content: _Content) -> None:
+def _lost_files(raw: Path, pairs: Pairs, findings: Findings) -> None:
     """Reject files whose picture is not there; files of another kind are ignored."""
     for file, looked in pairs.lost.items():
         place = readable_path(file)
         try:
             found = read_labelme(os.path.join(os.fsencode(raw), file), place)
         except ValueError:
-            tree.ignored.add(OTHER_FILE, place)
+            findings.ignore(OTHER_FILE, [file])
             continue
         reason = lost_reason(file, looked, found.object_count)
         if found.holds_picture:
@@ -192,16 +179,17 @@ def _lost_files(raw: Path, tree: Tree, pairs: Pairs, content: _Content) -> None:
                 ". The picture is inside of the file (imageData), which is not read from there: "
                 "export it beside the file"
             )
-        content.rejects.append(Reject(key=b"", path=place, reason=reason))
+        findings.refuse(b"", reason, place)
 
 
-def _nothing_reason(raw: Path, files: list[bytes], pairs: Pairs) -> str:
-    place = readable_path(os.fsencode(raw))
-    found = count_text(len(files), "JSON or XML file")
+def _nothing_found(raw: Path, files: list[bytes], pairs: Pairs, findings: Findings) -> SourceError:
     if not files:
-        return f"{place}: no JSON or XML file; expected one of LabelMe beside each picture."
+        expected = "expected one of LabelMe beside each picture"
+        return findings.nothing(raw, "no JSON or XML file", expected)
     file, looked = next(iter(pairs.lost.items()))
-    return (
-        f"{place}: {found} such as {readable_path(file)}, and no picture of the same name; looked "
-        f"in {looked}. Expected the picture there, or in a folder such as images/ beside it."
+    found = f"{count_text(len(files), 'JSON or XML file')} such as {readable_path(file)}"
+    return findings.nothing(
+        raw,
+        f"{found}, and no picture of the same name",
+        f"looked in {looked}. Expected the picture there, or in a folder such as images/ beside it",
     )

@@ -28,6 +28,7 @@ from packer.sources.turned_boxes import (
     pack_corners,
     turn_degrees,
 )
+from packer.wording import cut_text
 from readers.store.pictures.signatures import START_BYTES
 from readers.store.schema import SIDE_MAX
 
@@ -273,8 +274,7 @@ def _size(width: int, height: int) -> tuple[int, int] | None:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return cut_text(repr(value), 60)
 
 
 # --- XML ------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from packer.sources.only_split import is_other_split
 from packer.sources.source import SourceOptions
 from packer.wording import readable_path
 from readers.store.pictures.signatures import START_BYTES
+from readers.store.wording import few_text
 
 
 @dataclass
@@ -83,9 +84,7 @@ _CONTENT_TEXT: dict[Content, str] = {
 def _content_of(entry: ListFile, flags: dict[str, int], options: SourceOptions) -> Content:
     columns = entry.table.columns
     place = readable_path(os.fsencode(entry.table.path))
-    header = ", ".join(repr(column) for column in columns.names[:20]) or "nothing"
-    if len(columns.names) > 20:
-        header += f" and {len(columns.names) - 20} more"
+    header = few_text(columns.names, 20, repr) or "nothing"
     if columns.path is None:
         with open(entry.table.path, "rb") as file:
             problem = content_problem(file.read(START_BYTES))

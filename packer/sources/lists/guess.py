@@ -21,6 +21,7 @@ from packer.sources.pairing import composed, stem_of
 from packer.sources.splits import are_all_splits
 from packer.sources.walk import is_picture_name, skip_reason
 from packer.wording import readable_path
+from readers.store.wording import few_text
 
 _ROWS_SAMPLED = 50
 _ROWS_MAX = 1_000_000
@@ -94,7 +95,7 @@ def guess_columns(list_path: Path) -> Guess | None:
     if label is not None:
         note += f", and {columns.names[label]!r}, the only other one, is taken for the label"
     if found - {b""}:
-        note += f"; they lie in {', '.join(readable_path(f) for f in sorted(found - {b''})[:5])}"
+        note += f"; they lie in {few_text(sorted(found - {b''}), 5, readable_path)}"
     return Guess(
         columns=replace(understood, names=columns.names),
         folders=tuple(sorted(found - {b""})),

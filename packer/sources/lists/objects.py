@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from packer.errors import SourceError
 from packer.items.annotations import Annotations, RawObject, pack_annotations
 from packer.sources.lists.columns import BoxColumns, BoxForm, Columns
-from packer.wording import count_text
+from packer.wording import count_text, cut_text
 
 IMPOSSIBLE_SHARE = 0.05
 """A reading of boxes under which so many of them are impossible is wrong; fewer may be dirt."""
@@ -321,5 +321,4 @@ def parsed_list(text: str) -> Any:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return cut_text(repr(value), 80)

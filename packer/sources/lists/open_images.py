@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from packer.errors import SourceError
 from packer.items.annotations import object_fields
-from packer.items.raw_item import Reject, Scan, tag_split
+from packer.items.findings import Findings
+from packer.items.raw_item import Scan
 from packer.sources.class_names import ClassNames, class_names
 from packer.sources.lists.columns import BoxColumns
 from packer.sources.lists.csv_table import read_lines
@@ -49,18 +49,18 @@ class _Found:
         splits: Split of each picture that was taken, or "".
         objects: Boxes, by position of their picture.
         extras: The different flags of boxes, and the number of each.
-        rejects: By id: why its picture is not packed.
-        annotation_rejects: Rows that are not packed.
+        findings: Takes pictures and rows that are not packed, and notes.
+        rejected: Ids whose pictures are not packed.
     """
 
     pictures: dict[bytes, list[Picture]]
+    findings: Findings
     keys: dict[bytes, int] = field(default_factory=dict)
     taken: list[Picture] = field(default_factory=list)
     splits: list[str] = field(default_factory=list)
     objects: ListObjects = field(default_factory=ListObjects)
     extras: dict[tuple[tuple[str, int], ...], int] = field(default_factory=dict)
-    rejects: dict[bytes, Reject] = field(default_factory=dict)
-    annotation_rejects: list[Reject] = field(default_factory=list)
+    rejected: set[bytes] = field(default_factory=set)
 
 
 def scan(raw: Path, options: SourceOptions) -> Scan:
@@ -82,9 +82,11 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     }
     box_paths = [path for path, header in headers.items() if _has(header, BOX_COLUMNS)]
     if not box_paths:
-        raise SourceError(
-            f"{readable_path(os.fsencode(raw))}: no Open Images boxes found; expected a .csv file "
-            f"with the columns {', '.join(BOX_COLUMNS)}, such as train-annotations-bbox.csv."
+        raise tree.findings.nothing(
+            raw,
+            "no Open Images boxes found",
+            f"expected a .csv file with the columns {', '.join(BOX_COLUMNS)}, such as "
+            "train-annotations-bbox.csv",
         )
     description_paths = [
         path
@@ -94,7 +96,9 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     label_names = _label_names(raw, description_paths)
     classes = _classes(raw, box_paths, label_names, options)
     by_id, masks = _pictures_by_id(tree)
-    found = _Found(by_id)
+    # What the files say of a picture comes before what the walk met.
+    findings = Findings(ignored=tree.findings.ignored)
+    found = _Found(by_id, findings)
     for number, path in enumerate(box_paths):
         _read_boxes(raw, path, number, headers[path], found, label_names, classes)
     name_paths = [
@@ -106,19 +110,20 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     ]
     unknown_count = sum(_read_names(raw, path, headers[path], found) for path in name_paths)
     if not found.taken:
-        raise SourceError(
-            f"{readable_path(os.fsencode(raw))}: none of the pictures that "
-            f"{readable_path(box_paths[0])} names is there; looked for the ImageID with the "
-            "extension of a picture in this folder and all folders below."
+        raise tree.findings.nothing(
+            raw,
+            f"none of the pictures that {readable_path(box_paths[0])} names is there",
+            "looked for the ImageID with the extension of a picture in this folder and all folders "
+            "below",
         )
-    notes = _count_notes(tree, found, masks, headers, [*box_paths, *description_paths, *name_paths])
+    _account_for_rest(tree, found, masks, headers, [*box_paths, *description_paths, *name_paths])
     if unknown_count:
-        notes.append(
+        findings.notes.append(
             f"{count_text(unknown_count, 'row')} without boxes are about pictures that are not here"
         )
     if not description_paths:
-        notes.append("no class-descriptions*.csv: classes are called by their MIDs")
-    return _scan_of(raw, tree, box_paths, headers, found, classes, notes)
+        findings.notes.append("no class-descriptions*.csv: classes are called by their MIDs")
+    return _scan_of(raw, tree, box_paths, headers, found, classes)
 
 
 def _scan_of(
@@ -128,9 +133,9 @@ def _scan_of(
     headers: dict[bytes, dict[str, int]],
     found: _Found,
     classes: ClassNames,
-    notes: list[str],
 ) -> Scan:
     """Items and fields of all that was read."""
+    findings = found.findings
     packed = found.objects.pack(
         [None] * len(found.taken),
         [_EVERY_BOX] * len(box_paths),
@@ -146,17 +151,15 @@ def _scan_of(
         ],
     )
     splits = ordered_splits(split for split in found.splits if split)
-    rejects = [*found.rejects.values(), *tree.rejects]
-    items = []
+    findings.rejects += tree.findings.rejects
     for picture, split, objects in zip(found.taken, found.splits, packed, strict=True):
         if splits and not split:
             reason = "in no split: neither its folder nor the annotations tell one"
-            path = readable_path(picture.path)
-            rejects.append(Reject(key=picture.path, path=path, reason=reason))
+            findings.refuse(picture.path, reason)
             continue
         values = {"split": splits.index(split)} if splits else {}
-        items.append(picture_item(picture, values, objects))
-    items.sort(key=lambda item: item.key)
+        findings.items.append(picture_item(picture, values, objects))
+    findings.items.sort(key=lambda item: item.key)
     columns = [column for path in box_paths for column in headers[path]]
     flags = {"IsGroupOf": "iscrowd", "IsTruncated": "truncated"}
     names = ["boxes", "labels", *(name for column, name in flags.items() if column in columns)]
@@ -165,21 +168,16 @@ def _scan_of(
     read = (*BOX_COLUMNS, *FLAG_COLUMNS)
     left = dict.fromkeys(repr(column) for column in columns if column not in read)
     if left:
-        notes.append(f"columns of boxes not read: {', '.join(left)}")
-    return Scan(
-        format=name,
-        root=raw,
-        items=items,
+        findings.notes.append(f"columns of boxes not read: {', '.join(left)}")
+    return findings.as_scan(
+        name,
+        raw,
         classes=classes.names,
         splits=splits,
         fields=(
             *object_fields(classes.names, tuple(names)),
             *((split_field(splits),) if splits else ()),
         ),
-        rejects=rejects,
-        annotation_rejects=found.annotation_rejects,
-        ignored=tree.ignored,
-        notes=notes,
     )
 
 
@@ -265,12 +263,12 @@ def _read_boxes(
     # Rows of a picture follow each other, so that it is looked up once.
     last_id, last_image = "", -1
     width = max(header.values()) + 1
-    first = len(found.annotation_rejects)
+    mark = found.findings.mark()
     for line, row in _rows(raw, path):
         place = f"{readable_path(path)}, line {line}"
         if len(row) != width:
             reason = f"has {len(row)} columns; the header has {width}"
-            found.annotation_rejects.append(Reject(key=b"", path=place, reason=reason))
+            found.findings.refuse_annotation(b"", reason, place)
             continue
         if row[id_column] != last_id or last_image < 0:
             last_id = row[id_column]
@@ -293,21 +291,20 @@ def _read_boxes(
             values, problem = _flags(row, flags)
             extra = found.extras.setdefault(values, len(found.extras))
             if problem:
-                lost = Reject(
-                    key=found.taken[last_image].path,
-                    path=f"{place}, attributes",
-                    reason=f"{problem}. It is left out",
-                    part="attributes",
+                found.findings.refuse_annotation(
+                    found.taken[last_image].path,
+                    f"{problem}. It is left out",
+                    f"{place}, attributes",
+                    "attributes",
                 )
-                found.annotation_rejects.append(lost)
         if reason:
             key = found.taken[last_image].path if last_image >= 0 else b""
-            found.annotation_rejects.append(Reject(key=key, path=place, reason=reason))
+            found.findings.refuse_annotation(key, reason, place)
         else:
             assert label is not None
             box = CellBox(0, numbers, mid)
             found.objects.add(last_image, number, line, box, label, extra)
-    tag_split(found.annotation_rejects, first, split)
+    found.findings.tag_split(mark, split)
 
 
 def _read_names(raw: Path, path: bytes, header: dict[str, int], found: _Found) -> int:
@@ -364,11 +361,12 @@ def _image(written: str, split: str, place: str, found: _Found, *, is_needed: bo
         of_split = [p for p in pictures if canonical_split(_split_of(p)) == meaning]
         pictures = of_split if meaning is not None and of_split else pictures
     if len(pictures) != 1:
-        if is_needed and image_id not in found.rejects:
+        if is_needed and image_id not in found.rejected:
             reason = f"no picture of ImageID {readable_path(image_id)!r}; looked in all folders"
             if pictures:
                 reason = several_reason(pictures)
-            found.rejects[image_id] = Reject(key=image_id, path=place, reason=reason, split=split)
+            found.rejected.add(image_id)
+            found.findings.refuse(image_id, reason, place, split)
         return -1
     picture = pictures[0]
     if picture.path not in found.keys:
@@ -387,34 +385,28 @@ def _split_of(picture: Picture) -> str:
     return ""
 
 
-def _count_notes(
+def _account_for_rest(
     tree: Tree,
     found: _Found,
     masks: Sequence[Picture],
     headers: dict[bytes, dict[str, int]],
     read_paths: Sequence[bytes],
-) -> list[str]:
+) -> None:
     """Account for files without use, and say how many pictures have no boxes."""
-    notes = []
+    findings = found.findings
     masked = {picture.path for picture in masks}
-    unnamed_count = 0
     for folder in tree.folders.values():
         for picture in folder.pictures:
             if picture.path in masked:
-                tree.ignored.add(SEGMENT_MASK, readable_path(picture.path))
+                findings.ignore(SEGMENT_MASK, [picture.path])
             elif picture.path not in found.keys:
-                unnamed_count += 1
-                tree.ignored.add(NOT_NAMED, readable_path(picture.path))
-        for path in folder.annotation_files:
-            if path not in read_paths:
-                tree.ignored.add(NOT_BOXES, readable_path(path))
-    if unnamed_count:
-        notes.append(f"{count_text(unnamed_count, 'picture')} not packed, {NOT_NAMED}")
-    if masks:
-        notes.append(f"{count_text(len(masks), 'picture')} not packed, {SEGMENT_MASK}")
+                findings.ignore(NOT_NAMED, [picture.path])
+        unread = (path for path in folder.annotation_files if path not in read_paths)
+        findings.ignore(NOT_BOXES, unread)
+    findings.note_ignored(NOT_NAMED, SEGMENT_MASK)
     background_count = len(found.taken) - found.objects.image_count
     if background_count:
-        notes.append(
+        findings.notes.append(
             f"{count_text(background_count, 'picture')} named by other files and without boxes: "
             "background"
         )
@@ -422,5 +414,4 @@ def _count_notes(
     levels = [path for path in levels if not _has(headers[path], BOX_COLUMNS)]
     if levels:
         shown = ", ".join(map(readable_path, levels))
-        notes.append(f"image-level labels left aside: {shown}")
-    return notes
+        findings.notes.append(f"image-level labels left aside: {shown}")

@@ -16,6 +16,7 @@ from packer.sources.source import SourceOptions
 from packer.sources.walk import Picture, is_picture_name
 from packer.threads import map_threads
 from packer.wording import readable_path
+from readers.store.wording import few_text
 
 
 class Listed(NamedTuple):
@@ -202,7 +203,7 @@ class ListedFiles:
         if not alike and not is_picture_name(name):
             alike = names.by_stem.get(composed(name), [])
         if len(alike) > 1:
-            shown = ", ".join(readable_path(_join(inner, other)) for other in alike[:5])
+            shown = few_text([_join(inner, other) for other in alike], 5, readable_path)
             return Listed(
                 _join(prefix, key),
                 None,

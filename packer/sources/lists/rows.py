@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from packer.items.raw_item import RawFile, Reject
+from packer.items.findings import Findings
+from packer.items.raw_item import RawFile
 from packer.sources.lists.columns import Columns
 from packer.sources.lists.files import ListFile
 from packer.sources.lists.flags import SIGNS, flag_values
@@ -58,8 +59,7 @@ class ListsRead:
         images: In the order of the lists.
         numbers: Position in `images` by key; -1 for a picture that was rejected.
         objects: Boxes, by position of their image.
-        rejects: Pictures that are not packed.
-        annotation_rejects: Boxes and labels that are not packed.
+        findings: Takes pictures, boxes and labels that are not packed, and notes.
         angle_column: Name of a column of angles of boxes, which is not read.
         angle_count: How many boxes have one there.
         one_positive: Whether every row of columns of classes so far says yes in just one.
@@ -68,23 +68,13 @@ class ListsRead:
     content: Content
     files: ListedFiles
     labels: ListLabels
+    findings: Findings
     images: list[ListImage] = field(default_factory=list)
     numbers: dict[bytes, int] = field(default_factory=dict)
     objects: ListObjects = field(default_factory=ListObjects)
-    rejects: list[Reject] = field(default_factory=list)
-    annotation_rejects: list[Reject] = field(default_factory=list)
     one_positive: bool = True
     angle_column: str = ""
     angle_count: int = 0
-
-    def refuse(self, key: bytes, place: str, reason: str, split: str) -> None:
-        """A picture that is not packed."""
-        self.rejects.append(Reject(key=key, path=place, reason=reason, split=split))
-
-    def refuse_annotation(self, key: bytes, place: str, reason: str, split: str) -> None:
-        """A box or label that is not packed, of a picture that may be."""
-        reject = Reject(key=key, path=place, reason=reason, split=split)
-        self.annotation_rejects.append(reject)
 
 
 def written_paths(entry: ListFile, rows: Iterable[tuple[int, list[Any] | str]]) -> Iterator[str]:
@@ -109,7 +99,7 @@ def row_reader(
         entry: The list.
         flags: Its columns of classes, from `flag_columns`.
     """
-    columns = entry.table.columns
+    columns, findings = entry.table.columns, state.findings
     assert columns.path is not None
     path_column, box = columns.path, columns.box
     labels_at = label_position(columns) if box is not None else None
@@ -129,13 +119,15 @@ def row_reader(
         nonlocal last_path, last_number
         place = f"{place_start} {line}"
         if isinstance(row, str):
-            refuse = state.refuse_annotation if rows_are_boxes else state.refuse
-            refuse(b"", place, row, entry.split or "")
+            if rows_are_boxes:
+                findings.refuse_annotation(b"", row, place, split=entry.split)
+            else:
+                findings.refuse(b"", row, place, entry.split)
             return
         path = cell_text(row[path_column])
         if path is None:
             reason = f"the path is {row[path_column]!r}; expected text"
-            state.refuse(b"", place, reason, _split_told(row, entry))
+            findings.refuse(b"", reason, place, _split_told(row, entry))
             return
         boxes = row_boxes(row, box, labels_at) if box is not None else []
         # Rows of a picture mostly follow each other.
@@ -158,21 +150,21 @@ def row_reader(
                 problem = _split_problem(image, row, entry) or _read_caption(image, row, columns)
                 if problem is not None:
                     split = _split_told(row, entry)
-                    state.refuse_annotation(listed.key, place, problem, split)
+                    findings.refuse_annotation(listed.key, problem, place, split=split)
             else:
                 first = state.images[known_number]
                 where = first.place
                 if first.list_number == list_number:
                     where = f"{entry.table.unit} {first.line}"
                 reason = f"listed twice (first in {where})"
-                state.refuse(listed.key, place, reason, _split_told(row, entry))
+                findings.refuse(listed.key, reason, place, _split_told(row, entry))
             key = listed.key
         else:
             key = state.images[image_number].key
         last_path, last_number = path, image_number
         if isinstance(boxes, str):
             # One for all of them. Where this is the picture's first row, it was refused as well.
-            state.refuse_annotation(key, place, boxes, _split_told(row, entry))
+            findings.refuse_annotation(key, boxes, place, split=_split_told(row, entry))
         elif boxes:
             if angle is not None:
                 angles = row[angle] if isinstance(row[angle], list) else [row[angle]]
@@ -184,7 +176,8 @@ def row_reader(
                 if isinstance(label, int):
                     state.objects.add(image_number, list_number, line, found, label)
                 else:
-                    state.refuse_annotation(key, at, label, _split_told(row, entry))
+                    split = _split_told(row, entry)
+                    findings.refuse_annotation(key, label, at, split=split)
 
     return read_row
 
@@ -242,7 +235,7 @@ def _split_told(row: list[Any], entry: ListFile) -> str:
 def _add_image(state: ListsRead, image: ListImage, problem: str | None, split: str) -> int:
     """Take in a picture, or refuse it; its number, -1 where it is refused."""
     if problem:
-        state.refuse(image.key, image.place, problem, split)
+        state.findings.refuse(image.key, problem, image.place, split)
         if state.content == "objects" and image.key:
             state.numbers[image.key] = -1
         return -1
@@ -351,7 +344,7 @@ def _read_labels(
         number = state.labels.number(value)
         if isinstance(number, str):
             place = f"{image.place}, label {n}"
-            state.refuse_annotation(image.key, place, number, image.split)
+            state.findings.refuse_annotation(image.key, number, place, split=image.split)
         else:
             numbers.append(number)
     image.labels = tuple(numbers)
@@ -379,7 +372,7 @@ def _read_flags(
             positive_count += 1
             if isinstance(number, str):
                 place = f"{image.place}, column {name!r}"
-                state.refuse_annotation(image.key, place, number, image.split)
+                state.findings.refuse_annotation(image.key, number, place, split=image.split)
             else:
                 numbers.append(number)
     state.one_positive = state.one_positive and positive_count == 1

@@ -24,7 +24,8 @@ import numpy as np
 
 from packer.errors import SourceError
 from packer.items.annotations import object_fields
-from packer.items.raw_item import Ignored, RawItem, Reject, Scan
+from packer.items.findings import Findings
+from packer.items.raw_item import RawItem, Scan
 from packer.sources.lists.columns import BoxColumns, Columns
 from packer.sources.lists.content import readable_lists
 from packer.sources.lists.files import ListFile
@@ -37,9 +38,10 @@ from packer.sources.only_split import is_other_split
 from packer.sources.source import SourceOptions
 from packer.sources.splits import split_field
 from packer.sources.turned_boxes import angle_note
-from packer.sources.walk import PICTURE_TYPES, Picture, Tree, walk
+from packer.sources.walk import Picture, Tree, walk
 from packer.wording import count_text, readable_path
 from readers.store.schema import Field
+from readers.store.wording import few_text
 
 NOT_NAMED = "not named by the annotations"
 LIST_NOT_READ = "list that was not read"
@@ -88,11 +90,12 @@ def scan_lists(
     raw_folder = raw if tree is not None else raw.parent
     if content == "flags":
         options = replace(options, label_is_index=False)  # Labels are the names of columns.
-    state = ListsRead(
-        content, ListedFiles(raw_folder, options.root, inside, known), ListLabels(options)
-    )
+    # What the lists say of a file comes before what the walk met; see `_add_rest`.
+    findings = Findings() if tree is None else Findings(ignored=tree.findings.ignored)
+    files = ListedFiles(raw_folder, options.root, inside, known)
+    state = ListsRead(content, files, ListLabels(options), findings)
     for entry, problem in readable.left:
-        state.refuse(b"", entry.shown, problem, entry.split or "")
+        findings.refuse(b"", problem, entry.shown, entry.split)
     row_count = 0
     for number, (entry, columns) in enumerate(zip(lists, flags, strict=True)):
         read = row_reader(state, number, entry, columns)
@@ -107,19 +110,19 @@ def scan_lists(
         except SourceError as error:
             if not is_other_split(entry.split, options.split):
                 raise
-            state.refuse(b"", entry.shown, str(error), entry.split or "")
+            findings.refuse(b"", str(error), entry.shown, entry.split)
     if not row_count:
         shown = readable_path(os.fsencode(lists[0].table.path))
         raise SourceError(
             f"{shown}: the list has a header and no rows; expected one row for each picture."
         )
-    notes = _column_notes(lists, flags, content, tree is None)
+    findings.notes += _column_notes(lists, flags, content, tree is None)
     if tree is not None and options.root is not None and not _is_inside(options.root, raw):
         shown = readable_path(os.fsencode(options.root))
-        notes.append(f"files in {shown} that the list does not name were not looked at")
+        findings.notes.append(f"files in {shown} that the list does not name were not looked at")
     left = (entry.table.path for entry, _ in readable.left)
     read_paths = [*(entry.table.path for entry in lists), *left, *also_read]
-    return _scan_of(name, raw, lists, state, tree, read_paths, notes)
+    return _scan_of(name, raw, lists, state, tree, read_paths)
 
 
 def _scan_of(
@@ -129,9 +132,10 @@ def _scan_of(
     state: ListsRead,
     tree: Tree | None,
     read_paths: Sequence[Path],
-    notes: list[str],
 ) -> Scan:
     """Items and fields of all that was read."""
+    findings = state.findings
+    notes = findings.notes
     images, content = state.images, state.content
     if content == "flags":
         classes = state.labels.in_order_of_columns()
@@ -149,10 +153,9 @@ def _scan_of(
     notes += take_splits_of_folders(lists, images)
     splits = splits_of(lists, images)
     packed: list[bytes] = []
-    choices: dict[str, str] = {}
     if content == "objects":
-        boxes, box_notes, choices = _decided_boxes(lists, state)
-        notes += [*box_notes, *angle_note(state.angle_column, state.angle_count)]
+        boxes = _decided_boxes(lists, state)
+        notes += [*angle_note(state.angle_column, state.angle_count)]
         packed = state.objects.pack(
             [image.size for image in images],
             boxes,
@@ -168,7 +171,6 @@ def _scan_of(
     split_places = {split: n for n, split in enumerate(splits)}
     # One dict for all items of the same values, which nobody changes.
     shared: dict[tuple[int, int], dict[str, Any]] = {}
-    items = []
     for n, image in enumerate(images):
         split = split_places[image.split] if splits else 0
         label = label_of[image.label] if content == "label" else 0
@@ -184,7 +186,7 @@ def _scan_of(
             values = {**values, "captions": image.captions}
         elif has_caption:
             values = {**values, "caption": "".join(image.captions)}
-        items.append(
+        findings.items.append(
             RawItem(
                 image.key,
                 image.file.path,
@@ -195,26 +197,19 @@ def _scan_of(
                 {"mask": image.mask} if image.mask is not None else {},
             )
         )
-    ignored, tree_rejects, ignored_notes = _rest(raw, read_paths, state, tree)
-    return Scan(
-        format=name,
-        root=state.files.root,
-        items=items,
+    if tree is not None:
+        _add_rest(raw, read_paths, state, tree)
+    return findings.as_scan(
+        name,
+        state.files.root,
         classes=classes,
         splits=splits,
         fields=_fields(content, classes, splits, has_mask, has_caption, has_captions),
-        rejects=state.rejects + tree_rejects,
-        annotation_rejects=state.annotation_rejects,
-        ignored=ignored,
-        notes=notes + ignored_notes,
-        choices=choices,
     )
 
 
-def _decided_boxes(
-    lists: Sequence[ListFile], state: ListsRead
-) -> tuple[list[BoxColumns], list[str], dict[str, str]]:
-    """How the boxes of each list are read, with notes, and what was decided by the data.
+def _decided_boxes(lists: Sequence[ListFile], state: ListsRead) -> list[BoxColumns]:
+    """How the boxes of each list are read; what the data decides is noted.
 
     Raises:
         SourceError: It cannot be decided, or the names of the columns cannot be right.
@@ -226,8 +221,6 @@ def _decided_boxes(
             f"{lists[0].shown} and the lists beside it have boxes in pixels and boxes relative to "
             "the picture's size; expected one of both. Give the path of one list instead."
         )
-    notes: list[str] = []
-    choices: dict[str, str] = {}
     undecided = [n for n, box in enumerate(decided) if box.form == "open"]
     if undecided:
         values, images = state.objects.values_of(undecided)
@@ -238,14 +231,14 @@ def _decided_boxes(
         column = entry.table.columns.names[decided[undecided[0]].positions[0]]
         place = readable_path(os.fsencode(entry.table.path))
         form, note = decide_form(values, known[images], column, place)
-        notes += [note] if note else []
-        choices["boxes"] = "x0 y0 x1 y1" if form == "corners" else "x y width height"
+        state.findings.notes += [note] if note else []
+        state.findings.choices["boxes"] = "x0 y0 x1 y1" if form == "corners" else "x y width height"
         decided = [replace(box, form=form) if box.form == "open" else box for box in decided]
     for n, (box, entry) in enumerate(zip(decided, lists, strict=True)):
         values, _ = state.objects.values_of([n])
         place = readable_path(os.fsencode(entry.table.path))
         check_forms(values, box, entry.table.columns, place)
-    return decided, notes, choices
+    return decided
 
 
 def _fields(
@@ -276,35 +269,21 @@ def _fields(
     return tuple(fields)
 
 
-def _rest(
-    raw: Path, read_paths: Sequence[Path], state: ListsRead, tree: Tree | None
-) -> tuple[Ignored, list[Reject], list[str]]:
-    """Files of the raw folder that the lists do not name, those that cannot be read, and a note."""
-    if tree is None:
-        return Ignored(), [], []
+def _add_rest(raw: Path, read_paths: Sequence[Path], state: ListsRead, tree: Tree) -> None:
+    """Account for files of the raw folder that the lists do not name or that cannot be read."""
+    findings = state.findings
     base = os.path.abspath(os.fsencode(raw))
-    ignored = tree.ignored
     read = {os.path.abspath(os.fsencode(path)) for path in read_paths}
-    count = 0
     for folder in tree.folders.values():
         for picture in folder.pictures:
             if os.path.join(base, picture.path) not in state.files.taken:
-                count += 1
-                ignored.add(NOT_NAMED, readable_path(picture.path))
+                findings.ignore(NOT_NAMED, [picture.path])
         for path in folder.annotation_files:
             if os.path.join(base, path) not in read:
-                ignored.add(LIST_NOT_READ, readable_path(path))
-    named = {reject.key for reject in state.rejects}
-    rejects = [reject for reject in tree.rejects if reject.key not in named]
-    notes = []
-    if count:
-        examples = ", ".join(ignored.examples[NOT_NAMED])
-        more = ", ..." if count > len(ignored.examples[NOT_NAMED]) else ""
-        notes.append(
-            f"{count_text(count, 'picture')} not packed, {NOT_NAMED}: {examples}{more}; "
-            f"looked for {PICTURE_TYPES}"
-        )
-    return ignored, rejects, notes
+                findings.ignore(LIST_NOT_READ, [path])
+    named = {reject.key for reject in findings.rejects}
+    findings.rejects += [reject for reject in tree.findings.rejects if reject.key not in named]
+    findings.note_ignored(NOT_NAMED)
 
 
 def _is_inside(folder: Path, raw: Path) -> bool:
@@ -324,13 +303,11 @@ def _column_notes(
         told.add(columns.names)
         taken = _taken(columns, content, of_classes)
         left = [column for n, column in enumerate(columns.names) if n not in taken]
-        shown = [repr(columns.names[position]) for position in taken]
-        named = ", ".join(shown[:20]) + (f" and {len(shown) - 20} more" if shown[20:] else "")
+        named = few_text([columns.names[position] for position in taken], 20, repr)
         rest = "; files that the list does not name were not looked at" if is_file else ""
         notes.append(f"columns read: {named}{rest}")
         if left:
-            more = f" and {len(left) - 10} more" if len(left) > 10 else ""
-            notes.append(f"columns not read: {', '.join(map(repr, left[:10]))}{more}")
+            notes.append(f"columns not read: {few_text(left, 10, repr)}")
     if any(entry.split for entry in lists):
         told_by = ", ".join(f"{entry.shown} ({entry.split})" for entry in lists)
         notes.append(f"one list for each split: {told_by}")

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from operator import attrgetter
 from pathlib import Path
 
 from packer.errors import SourceError
-from packer.items.raw_item import RawFile, RawItem, Reject, Scan
+from packer.items.findings import Findings
+from packer.items.raw_item import RawFile, Scan
 from packer.sources.pairing import split_path, stem_of
 from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions
 from packer.sources.splits import ordered_splits, split_field
 from packer.sources.walk import NOT_A_PICTURE, Picture, Tree, walk
-from packer.wording import count_text, readable_path
+from packer.wording import readable_path
 from readers.store.schema import Field
 from readers.store.splits import canonical_split
 
@@ -108,22 +108,22 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         SourceError: The folders are not there, or hold no masks of values.
     """
     tree = walk(raw, (b".json", b".txt"))
+    findings = tree.findings
     mask_folder = next((each for each in MASK_FOLDERS if any(_below(tree, each))), MASK_FOLDERS[0])
     masks, kinds = _masks(tree, mask_folder)
     fields = _mask_fields(kinds, options.classes)
     if not fields:
-        raise SourceError(_nothing_found(raw, mask_folder))
+        raise _nothing_found(raw, mask_folder, findings)
 
-    items: list[RawItem] = []
     mask_places = {place for place, _ in masks}
     splits_with_masks = {_split_of(place) for place in mask_places}
     pictures: dict[tuple[bytes, bytes], list[Picture]] = {}
     for folder, picture in _below(tree, PICTURE_FOLDER):
         base = _base(picture.path, b"_" + PICTURE_FOLDER)
         if base is None:
-            tree.ignored.add(OTHER_NAME, readable_path(picture.path))
+            findings.ignore(OTHER_NAME, [picture.path])
         elif _split_of((folder, base)) not in splits_with_masks:
-            tree.ignored.add(WITHOUT_MASKS, readable_path(picture.path))
+            findings.ignore(WITHOUT_MASKS, [picture.path])
         else:
             pictures.setdefault((folder, base), []).append(picture)
     splits = ordered_splits(_split_of(place) for place in pictures)
@@ -135,41 +135,29 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
             chosen = {each.name: masks.get((place, kind), []) for kind, each in fields.items()}
             reason = _problem(place, mask_folder, found, fields, masks)
             if reason is not None:
-                shown = readable_path(picture.path)
-                tree.rejects.append(Reject(key=picture.path, path=shown, reason=reason))
+                findings.refuse(picture.path, reason)
                 continue
-            items.append(
+            findings.items.append(
                 picture_item(
                     picture,
                     values.get(_split_of(place), {}),
                     masks={each: RawFile(*files[0]) for each, files in chosen.items()},
                 )
             )
-    items.sort(key=attrgetter("key"))
-    lonely = [
-        Reject(
-            key=b"",
-            path=readable_path(mask.path),
-            reason=f"a mask without its picture; looked in {PICTURE_FOLDER.decode()}/",
-        )
-        for (place, kind), files in sorted(masks.items())
-        if place not in pictures and kind in fields
-        for mask in files
-    ]
+    findings.items.sort(key=attrgetter("key"))
+    lonely = f"a mask without its picture; looked in {PICTURE_FOLDER.decode()}/"
+    for (place, kind), files in sorted(masks.items()):
+        for mask in files if place not in pictures and kind in fields else ():
+            findings.refuse_annotation(b"", lonely, readable_path(mask.path))
     _ignore_the_rest(tree, mask_folder, set(fields))
-    classes = next((each.names for each in fields.values() if each.names), ())
-    return Scan(
-        format=name,
-        root=raw,
-        items=items,
-        classes=classes,
+    _add_notes(findings, mask_folder, fields)
+    findings.choices["mask_values"] = ", ".join(kind.decode() for kind in fields)
+    return findings.as_scan(
+        name,
+        raw,
+        classes=next((each.names for each in fields.values() if each.names), ()),
         splits=splits,
         fields=(*fields.values(), split_field(splits)) if splits else tuple(fields.values()),
-        rejects=tree.rejects,
-        annotation_rejects=lonely,
-        ignored=tree.ignored,
-        notes=_notes(tree, mask_folder, fields),
-        choices={"mask_values": ", ".join(kind.decode() for kind in fields)},
     )
 
 
@@ -267,37 +255,30 @@ def _ignore_the_rest(tree: Tree, mask_folder: bytes, kinds: set[bytes]) -> None:
         read.add(mask.path)
         stem = stem_of(mask.path)
         if not any(stem.endswith(b"_" + mask_folder + b"_" + kind) for kind in kinds):
-            tree.ignored.add(OTHER_KIND, readable_path(mask.path))
+            tree.findings.ignore(OTHER_KIND, [mask.path])
     for folder in tree.folders.values():
-        for picture in folder.pictures:
-            if picture.path not in read:
-                tree.ignored.add(OTHER_FOLDER, readable_path(picture.path))
-        for path in folder.annotation_files:
-            tree.ignored.add(NOT_A_PICTURE, readable_path(path))
+        rest = (picture.path for picture in folder.pictures if picture.path not in read)
+        tree.findings.ignore(OTHER_FOLDER, rest)
+        tree.findings.ignore(NOT_A_PICTURE, folder.annotation_files)
 
 
-def _notes(tree: Tree, mask_folder: bytes, fields: dict[bytes, Field]) -> list[str]:
+def _add_notes(findings: Findings, mask_folder: bytes, fields: dict[bytes, Field]) -> None:
     named = ", ".join(f"{kind.decode()} as {each.name!r}" for kind, each in fields.items())
-    notes = [f"masks of {mask_folder.decode()}: {named}"]
+    findings.notes.append(f"masks of {mask_folder.decode()}: {named}")
     if INSTANCE_IDS in fields:
-        notes.append(
+        findings.notes.append(
             "instanceIds are the class, or 1000 times the class plus a number; there are no "
             "labelIds or labelTrainIds, which cityscapesscripts makes"
         )
-    for reason in (OTHER_KIND, OTHER_FOLDER, OTHER_NAME, WITHOUT_MASKS):
-        if reason in tree.ignored.counts:
-            shown = ", ".join(tree.ignored.examples[reason])
-            notes.append(
-                f"{count_text(tree.ignored.counts[reason], 'file')} not packed, {reason}: {shown}"
-            )
-    return notes
+    findings.note_ignored(OTHER_KIND, OTHER_FOLDER, OTHER_NAME, WITHOUT_MASKS, noun="file")
 
 
-def _nothing_found(raw: Path, mask_folder: bytes) -> str:
-    return (
-        f"{readable_path(os.fsencode(raw))}: no masks *_{mask_folder.decode()}_labelIds.png or "
-        f"*_labelTrainIds.png below {mask_folder.decode()}/; expected them in "
-        f"{mask_folder.decode()}/{{split}}/{{city}}/, and the pictures in "
+def _nothing_found(raw: Path, mask_folder: bytes, findings: Findings) -> SourceError:
+    masks = mask_folder.decode()
+    return findings.nothing(
+        raw,
+        f"no masks *_{masks}_labelIds.png or *_labelTrainIds.png below {masks}/",
+        f"expected them in {masks}/{{split}}/{{city}}/, and the pictures in "
         f"{PICTURE_FOLDER.decode()}/{{split}}/{{city}}/. cityscapesscripts makes them of the "
-        "polygons (createTrainIdLabelImgs)."
+        "polygons (createTrainIdLabelImgs)",
     )

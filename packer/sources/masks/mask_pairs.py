@@ -9,7 +9,8 @@ from operator import attrgetter
 from pathlib import Path
 
 from packer.errors import SourceError
-from packer.items.raw_item import RawFile, Reject, Scan
+from packer.items.findings import Findings
+from packer.items.raw_item import RawFile, Scan
 from packer.sources.masks.label_map import find_label_maps, is_label_map_name
 from packer.sources.masks.lists import MaskList, read_mask_lists
 from packer.sources.masks.names import FolderRole, role_of, stems_of_mask, stems_of_picture
@@ -22,6 +23,7 @@ from packer.sources.splits import are_all_splits, ordered_splits, split_field
 from packer.sources.walk import NOT_A_PICTURE, Picture, Tree, walk
 from packer.wording import count_text, readable_path
 from readers.store.schema import Field
+from readers.store.wording import few_text
 
 name = "mask-pairs"
 
@@ -50,14 +52,8 @@ class _Group:
     folders: list[bytes] = field(default_factory=list)
 
 
-@dataclass
-class _Pairs:
-    """What becomes of pictures and masks; picture, mask and split, in the order of the store."""
-
-    found: list[tuple[Picture, Picture, str]] = field(default_factory=list)
-    rejects: list[Reject] = field(default_factory=list)
-    mask_rejects: list[Reject] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+_Pair = tuple[Picture, Picture, str]
+"""A picture, its mask, and its split or ""."""
 
 
 def scan(raw: Path, options: SourceOptions) -> Scan:
@@ -80,16 +76,18 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     _refuse_channels(raw, tree)
     named = find_names(raw, listed, tree.folders)
     maps = [named[1], *maps] if named is not None and named[1] is not None else maps
+    findings = tree.findings
     pairs = _listed_pairs(tree, lists) if lists else _named_pairs(raw, tree)
     used = {mask_list.path for mask_list in lists} | ({named[0]} if named is not None else set())
     if named is not None and named[1] is None:
-        pairs.notes.append(f"{readable_path(named[0])}: labels are regions, which name no values")
-    for path in listed:
-        if path not in used and not _is_label_map(path):
-            tree.ignored.add(NOT_A_PICTURE, readable_path(path))
+        findings.notes.append(
+            f"{readable_path(named[0])}: labels are regions, which name no values"
+        )
+    unread = (path for path in listed if path not in used and not _is_label_map(path))
+    findings.ignore(NOT_A_PICTURE, unread)
 
-    splits = ordered_splits(split for _, _, split in pairs.found if split)
-    masks = [_file(mask) for _, mask, _ in pairs.found]
+    splits = ordered_splits(split for _, _, split in pairs if split)
+    masks = [_file(mask) for _, mask, _ in pairs]
     _refuse_ade20k(raw, listed)
     decision = (
         decide_masks(raw, masks, maps, options.classes)
@@ -98,27 +96,23 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     )
     # One dict for all items of a split, which nobody changes.
     values = {split: {"split": number} for number, split in enumerate(splits)}
-    items = [
+    findings.items += [
         picture_item(
             picture,
             values.get(split, {}),
             masks={"mask": _file(mask)},
         )
-        for picture, mask, split in pairs.found
+        for picture, mask, split in pairs
     ]
-    return Scan(
-        format=name,
-        root=raw,
-        items=items,
+    findings.notes += decision.notes
+    findings.choices |= decision.choices
+    return findings.as_scan(
+        name,
+        raw,
         classes=decision.classes,
         splits=splits,
         fields=(decision.field, split_field(splits)) if splits else (decision.field,),
         mask_colors=decision.colors,
-        rejects=tree.rejects + pairs.rejects,
-        annotation_rejects=pairs.mask_rejects,
-        ignored=tree.ignored,
-        notes=pairs.notes + decision.notes,
-        choices=decision.choices,
     )
 
 
@@ -169,40 +163,38 @@ def _jpeg_reason(mask: Picture) -> str | None:
 # Pairs by name.
 
 
-def _named_pairs(raw: Path, tree: Tree) -> _Pairs:
+def _named_pairs(raw: Path, tree: Tree) -> list[_Pair]:
     """Pairs by the names of folders and files."""
+    findings = tree.findings
+    first = len(findings.rejects)
     groups = _groups(tree)
-    pairs = _Pairs()
+    pairs: list[_Pair] = []
     for group in groups:
         if not group.masks:
             _take_masks_beside(group)
-    found = {group.place: _matched(group, pairs) for group in groups if group.masks}
+    found = {group.place: _matched(group, findings) for group in groups if group.masks}
     if not any(found.values()):
-        raise SourceError(_nothing_paired(raw, groups))
+        del findings.rejects[first:]  # Each picture is without a mask, as the error says.
+        raise _nothing_paired(raw, groups, findings)
     for group in groups:
         if not group.masks:
-            for picture in group.pictures:
-                tree.ignored.add(WITHOUT_MASKS, readable_path(picture.path))
+            findings.ignore(WITHOUT_MASKS, (picture.path for picture in group.pictures))
     splits = _splits_of([group.place for group in groups if group.masks and group.pictures])
     for place, matched in found.items():
         for picture, mask in matched:
             reason = _jpeg_reason(mask)
             if reason is None:
-                pairs.found.append((picture, mask, splits.get(place, "")))
+                pairs.append((picture, mask, splits.get(place, "")))
             else:
-                pairs.rejects.append(_reject(picture, reason))
-    pairs.found.sort(key=lambda pair: pair[0].path)
-    pairs.rejects.sort(key=attrgetter("key"))
+                findings.refuse(picture.path, reason)
+    pairs.sort(key=lambda pair: pair[0].path)
+    findings.rejects[first:] = sorted(findings.rejects[first:], key=attrgetter("key"))
     example = next(matched[0] for matched in found.values() if matched)
-    pairs.notes.append(
+    findings.notes.append(
         f"paired by name, such as {readable_path(example[0].path)} with "
         f"{readable_path(example[1].path)}"
     )
-    for reason in (WITHOUT_MASKS, BESIDE_PICTURES):
-        if reason in tree.ignored.counts:
-            shown = ", ".join(tree.ignored.examples[reason])
-            count = count_text(tree.ignored.counts[reason], "picture")
-            pairs.notes.append(f"{count} not packed, {reason}: {shown}")
+    findings.note_ignored(WITHOUT_MASKS, BESIDE_PICTURES)
     return pairs
 
 
@@ -231,8 +223,8 @@ def _leave_out_strays(group: _Group, roles: dict[bytes, FolderRole], tree: Tree)
         return
     for path in group.folders:
         if path not in certain:
-            for picture in tree.folders[path].pictures:
-                tree.ignored.add(BESIDE_PICTURES, readable_path(picture.path))
+            beside = (picture.path for picture in tree.folders[path].pictures)
+            tree.findings.ignore(BESIDE_PICTURES, beside)
     group.folders = certain
     group.pictures = [picture for path in certain for picture in tree.folders[path].pictures]
 
@@ -268,7 +260,7 @@ def _lossless_twins(pictures: Iterable[Picture]) -> set[bytes]:
     }
 
 
-def _matched(group: _Group, pairs: _Pairs) -> list[tuple[Picture, Picture]]:
+def _matched(group: _Group, findings: Findings) -> list[tuple[Picture, Picture]]:
     """Pictures and masks of the same name; all others become rejects."""
     exact: dict[bytes, list[Picture]] = {}
     loose: dict[bytes, list[Picture]] = {}
@@ -297,16 +289,16 @@ def _matched(group: _Group, pairs: _Pairs) -> list[tuple[Picture, Picture]]:
             reason = several_reason(candidates)
             contested.update((picture.path, mask) for picture in candidates)
         else:
-            where = ", ".join(readable_path(path) + "/" for path in group.folders[:_SHOWN_MAX])
+            where = few_text(group.folders, _SHOWN_MAX, lambda path: f"{readable_path(path)}/")
             reason = f"a mask without a picture of its name; looked in {where or 'no folder'}"
-        pairs.mask_rejects.append(Reject(key=b"", path=readable_path(mask.path), reason=reason))
+        findings.refuse_annotation(b"", reason, readable_path(mask.path))
     matched = []
     for picture in group.pictures:
         masks = masks_of.get(picture.path, [])
         if len(masks) == 1 and picture.path not in contested:
             matched.append((picture, masks[0]))
         else:
-            pairs.rejects.append(_reject(picture, _unmatched_reason(picture, masks, contested)))
+            findings.refuse(picture.path, _unmatched_reason(picture, masks, contested))
     return matched
 
 
@@ -317,7 +309,7 @@ def _unmatched_reason(
         mask = readable_path(contested[picture.path].path)
         return f"its mask {mask} fits other pictures too; expected one. Rename one of them"
     if masks:
-        shown = ", ".join(readable_path(mask.path) for mask in masks[:_SHOWN_MAX])
+        shown = few_text(masks, _SHOWN_MAX, lambda mask: readable_path(mask.path))
         return f"{len(masks)} masks fit: {shown}; expected one. Merge them, or rename the others"
     return "no mask of this name"
 
@@ -341,11 +333,7 @@ def _splits_of(places: Sequence[bytes]) -> dict[bytes, str]:
     return {}
 
 
-def _reject(picture: Picture, reason: str) -> Reject:
-    return Reject(key=picture.path, path=readable_path(picture.path), reason=reason)
-
-
-def _nothing_paired(raw: Path, groups: Sequence[_Group]) -> str:
+def _nothing_paired(raw: Path, groups: Sequence[_Group], findings: Findings) -> SourceError:
     pictures = [picture for group in groups for picture in group.pictures]
     masks = [mask for group in groups for mask in group.masks]
     examples = [
@@ -353,22 +341,24 @@ def _nothing_paired(raw: Path, groups: Sequence[_Group]) -> str:
         for files, what in ((pictures, "picture"), (masks, "mask"))
         if files
     ]
-    return (
-        f"{readable_path(os.fsencode(raw))}: no picture has a mask of the same name; found "
-        f"{' and '.join(examples) or 'no pictures'}. Expected images/a.jpg with masks/a.png (or "
-        "labels, annotations, gt, ...), train/a.png with trainannot/a.png, a.jpg with a_mask.png, "
-        "or train.txt with `picture mask` in each line. Where only some pictures have masks "
-        "(MVTec), folders can be labels: give the one that holds a folder for each class, with "
-        "--format imagefolder."
+    return findings.nothing(
+        raw,
+        "no picture has a mask of the same name",
+        f"found {' and '.join(examples) or 'no pictures'}. Expected images/a.jpg with masks/a.png "
+        "(or labels, annotations, gt, ...), train/a.png with trainannot/a.png, a.jpg with "
+        "a_mask.png, or train.txt with `picture mask` in each line. Where only some pictures have "
+        "masks (MVTec), folders can be labels: give the one that holds a folder for each class, "
+        "with --format imagefolder",
     )
 
 
 # Pairs by lists.
 
 
-def _listed_pairs(tree: Tree, lists: Sequence[MaskList]) -> _Pairs:
+def _listed_pairs(tree: Tree, lists: Sequence[MaskList]) -> list[_Pair]:
     """Pairs as lists name them, in their order."""
-    pairs = _Pairs()
+    findings = tree.findings
+    pairs: list[_Pair] = []
     index = PictureIndex(tree)
     first_places: dict[bytes, str] = {}
     shortened = 0
@@ -395,20 +385,16 @@ def _listed_pairs(tree: Tree, lists: Sequence[MaskList]) -> _Pairs:
                 first_places.setdefault(key, place)
                 index.take(files[0])
             if reason:
-                split = mask_list.split
-                pairs.rejects.append(Reject(key=key, path=place, reason=reason, split=split))
+                findings.refuse(key, reason, place, mask_list.split)
                 continue
             index.take(files[1])
-            pairs.found.append((files[0], files[1], mask_list.split))
-    rest = list(index.rest())
-    for picture in rest:
-        tree.ignored.add(NOT_NAMED, readable_path(picture.path))
+            pairs.append((files[0], files[1], mask_list.split))
+    findings.ignore(NOT_NAMED, (picture.path for picture in index.rest()))
     shown = ", ".join(readable_path(mask_list.path) for mask_list in lists)
-    pairs.notes.append(f"paired by lists: {shown}")
-    if rest:
-        pairs.notes.append(f"{count_text(len(rest), 'picture')} not packed, {NOT_NAMED}")
+    findings.notes.append(f"paired by lists: {shown}")
+    findings.note_ignored(NOT_NAMED)
     if shortened:
-        pairs.notes.append(
+        findings.notes.append(
             f"{count_text(shortened, 'path')} of lists found without the folders they begin with"
         )
     return pairs

@@ -24,6 +24,7 @@ from packer.sources.masks.label_map import IGNORE, LABEL_MAP_NAMES, LabelMap
 from packer.wording import count_text, names_text, readable_path
 from readers.store.errors import ImageError
 from readers.store.schema import Field
+from readers.store.wording import few_text
 
 SAMPLED_MAX = 64
 """How many masks are looked at, evenly spaced over all. Their values decide."""
@@ -195,7 +196,7 @@ def _painted(
     if strange:
         first = strange[0]
         more = sorted(set(first.colors.values()) - known)
-        text = ", ".join(str(color_of(code)) for code in more[:_SHOWN_MAX])
+        text = few_text([color_of(code) for code in more], _SHOWN_MAX)
         problem = f"{first.place} has colours that {label_map.place} does not name: {text}"
         if len(strange) == len(seen):
             raise SourceError(
@@ -362,5 +363,4 @@ def _values_text(values: Iterable[int]) -> str:
         else:
             runs.append([value, value])
     texts = [str(a) if a == b else f"{a}, {b}" if a + 1 == b else f"{a} to {b}" for a, b in runs]
-    more = len(texts) - _SHOWN_MAX
-    return ", ".join(texts[:_SHOWN_MAX]) + (f" and {more:,} more" if more > 0 else "")
+    return few_text(texts, _SHOWN_MAX)

@@ -10,10 +10,9 @@ from pathlib import Path
 import msgspec
 
 from packer.errors import SourceError
-from packer.items.raw_item import Member, RawItem, Reject, Scan, tag_split
+from packer.items.raw_item import Member, RawItem, Scan
 from packer.sources.archive_folders import (
     Picture,
-    count_left_out,
     mask_folders_text,
     pack,
     read_layout,
@@ -66,31 +65,31 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     for file in [file for file in found.files if not file.path.lower().endswith(TAR_EXTENSIONS)]:
         found.files.remove(file)
         reason = "compressed in another way than gzip; unpack it, or compress it with gzip"
-        found.rejects.append(Reject(key=file.path, path=readable_path(file.path), reason=reason))
-    if not found.files and not found.rejects:
-        raise SourceError(
-            f"{readable_path(os.fsencode(raw))}: no tar archive found; looked for "
-            f"{b' '.join(TAR_EXTENSIONS).decode()} in this folder and all folders below."
+        found.findings.refuse(file.path, reason)
+    if not found.files and not found.findings.rejects:
+        raise found.findings.nothing(
+            raw,
+            "no tar archive found",
+            f"looked for {b' '.join(TAR_EXTENSIONS).decode()} in this folder and all folders below",
         )
-    notes: list[str] = []
     prefixes = _prefixes(file.path for file in found.files)
     splits_by_path, split_notes = splits_of_paths(file.path for file in found.files)
     splits = ordered_splits(splits_by_path.values())
     archives = []
     others = Others()
     for file in found.files:
-        first = len(found.rejects)
-        archives.append(read_archive(file, prefixes[file.path], found, notes, others))
-        tag_split(found.rejects, first, splits_by_path.get(file.path))
+        mark = found.findings.mark()
+        archives.append(read_archive(file, prefixes[file.path], found, others))
+        found.findings.tag_split(mark, splits_by_path.get(file.path))
     wanted = _wanted_parts(
         [a for a in archives if not is_other_split(splits_by_path.get(a.file.path), options.split)]
     )
     _set_lonely_aside(archives, wanted, others, found)
     members = _names_of(archives)
     for archive in archives:
-        first = len(found.rejects)
+        mark = found.findings.mark()
         _check_samples(archive, wanted, found)
-        tag_split(found.rejects, first, splits_by_path.get(archive.file.path))
+        found.findings.tag_split(mark, splits_by_path.get(archive.file.path))
     # Without parts of their own, samples are pictures in folders.
     pictures = [] if wanted else _pictures(archives)
     kinds = {archive.file.path: archive.kind for archive in archives}
@@ -108,16 +107,15 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         beside=[] if wanted else beside,
         other=[*beside, *other] if wanted else other,
     )
+    notes = found.findings.notes
     notes += unread.notes(raw, (file.path for file in found.files), options, name)
     if not wanted:
-        notes += [*layout.notes, *count_left_out(layout, pictures, found.ignored)]
-        packed = pack(layout, pictures, kind_of, options.classes, found.rejects)
-        return packed.as_scan(name, found, [*notes, *_content_notes(archives, found)])
+        last_notes = _content_notes(archives, found)
+        return pack(name, found, layout, pictures, kind_of, options.classes, last_notes)
     labels = None
     if b"cls" in wanted:
         labels = _read_labels(archives, options, found, splits_by_path)
 
-    items = []
     for archive in archives:
         for sample in archive.samples:
             picture = sample.picture
@@ -125,7 +123,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
             if splits:
                 sample.values["split"] = splits.index(splits_by_path[archive.file.path])
             member = Member(archive.kind, archive.file.byte_count, picture.position)
-            items.append(
+            found.findings.items.append(
                 RawItem(
                     archive.key_of(sample),
                     archive.file.path,
@@ -138,16 +136,10 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     classes = labels.classes.names if labels is not None else ()
     if labels is not None:
         notes += labels.notes
-    return Scan(
-        format=name,
-        root=found.root,
-        items=items,
-        classes=classes,
-        splits=splits,
-        fields=_fields(wanted, classes, splits),
-        rejects=found.rejects,
-        ignored=found.ignored,
-        notes=[*notes, *split_notes, *_content_notes(archives, found)],
+    notes += split_notes
+    notes += _content_notes(archives, found)
+    return found.findings.as_scan(
+        name, found.root, classes=classes, splits=splits, fields=_fields(wanted, classes, splits)
     )
 
 
@@ -223,7 +215,7 @@ def _set_lonely_aside(
             for member in members:
                 suffix = readable_path(member.name.rpartition(b".")[2].lower())
                 place = f"{readable_path(archive.file.path)}, member {readable_path(member.name)}"
-                found.ignored.add(f"tar member with .{suffix}, which is not read", place)
+                found.findings.ignored.add(f"tar member with .{suffix}, which is not read", place)
                 if is_annotation_name(member.name):
                     others.annotations.append(place)
         archive.samples = kept
@@ -283,7 +275,7 @@ def _check_samples(archive: Archive, wanted: tuple[bytes, ...], found: Container
         if sample.problems:
             key = archive.key_of(sample)
             place = f"{shown}, sample {readable_path(sample.key)}"
-            found.rejects.append(Reject(key=key, path=place, reason="; ".join(sample.problems)))
+            found.findings.refuse(key, "; ".join(sample.problems), place)
         else:
             whole.append(sample)
     archive.samples = whole
@@ -329,7 +321,7 @@ def _read_labels(
             key = archive.key_of(sample)
             place = f"{readable_path(archive.file.path)}, sample {readable_path(sample.key)}"
             split = splits_by_path.get(archive.file.path, "")
-            found.rejects.append(Reject(key=key, path=place, reason=problem, split=split))
+            found.findings.refuse(key, problem, place, split)
         archive.samples = whole
     return labels
 
@@ -366,7 +358,9 @@ def _content_notes(archives: list[Archive], found: ContainerFiles) -> list[str]:
             "start, so large ones build faster when they are unpacked to .tar"
         )
     others = {
-        reason: count for reason, count in found.ignored.counts.items() if "tar member" in reason
+        reason: count
+        for reason, count in found.findings.ignored.counts.items()
+        if "tar member" in reason
     }
     notes += [f"{count_text(count, 'file')} ignored: {reason}" for reason, count in others.items()]
     keys = {

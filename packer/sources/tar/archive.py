@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from packer.items.raw_item import RawFile, Reject
+from packer.items.raw_item import RawFile
 from packer.sources.beside import is_annotation_name, is_nested
 from packer.sources.container_files import ContainerFiles
 from packer.sources.tar.members import (
@@ -89,16 +89,13 @@ class Archive:
         return self.prefix + b"/" + (member.name if member is not None else sample.key)
 
 
-def read_archive(
-    file: RawFile, prefix: bytes, found: ContainerFiles, notes: list[str], unread: Others
-) -> Archive:
+def read_archive(file: RawFile, prefix: bytes, found: ContainerFiles, unread: Others) -> Archive:
     """Group the members of an archive into samples; what belongs to none is accounted for.
 
     Args:
         file: The archive.
         prefix: What keys of its samples begin with.
-        found: Takes rejects and ignored members.
-        notes: Takes what is odd.
+        found: Takes rejects, ignored members and notes of what is odd.
         unread: Takes the places of members that are not read and say something.
     """
     shown = readable_path(file.path)
@@ -115,18 +112,20 @@ def read_archive(
             is_part = _is_picture(last_suffix) or last_suffix in SIDECARS
             if member.problem and not is_part and not member.link:
                 reject_key = prefix + b"/" + member.name
-                found.rejects.append(Reject(key=reject_key, path=place, reason=member.problem))
+                found.findings.refuse(reject_key, member.problem, place)
                 continue
             # ".." begins with a dot, but is no hidden name: it is a problem.
             parts = (part for part in member.name.split(b"/") if part != b"..")
             skipped = next(filter(None, map(skip_reason, parts)), None)
             links.add(member)
             if skipped is not None:
-                found.ignored.add(skipped, place)
+                found.findings.ignored.add(skipped, place)
                 continue
             if not is_part:
                 shown_suffix = f".{readable_path(suffix)}" if suffix else "no suffix"
-                found.ignored.add(f"tar member with {shown_suffix}, which is not read", place)
+                found.findings.ignored.add(
+                    f"tar member with {shown_suffix}, which is not read", place
+                )
                 if is_nested(member.name):
                     unread.nested.append(place)
                 elif is_annotation_name(member.name):
@@ -142,12 +141,14 @@ def read_archive(
             _add_member(current, member, last_suffix)
     except TarDamageError as error:
         reason = f"{error}; what follows was not read. Get the archive anew"
-        found.rejects.append(Reject(key=file.path, path=shown, reason=reason))
+        found.findings.refuse(file.path, reason)
         if current is not None:
             current.problems.append("the archive is damaged where its next members should be")
     else:
         if not reader.has_end:
-            notes.append(f"{shown} has no mark of its end, and may have been cut there")
+            found.findings.notes.append(
+                f"{shown} has no mark of its end, and may have been cut there"
+            )
     for sample in archive.samples:
         links.resolve(sample)
     if reader.is_compressed:

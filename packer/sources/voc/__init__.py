@@ -11,7 +11,8 @@ import msgspec
 
 from packer.errors import SourceError
 from packer.items.annotations import Annotations, object_fields, pack_annotations
-from packer.items.raw_item import RawFile, RawItem, Reject, Scan
+from packer.items.findings import Findings
+from packer.items.raw_item import RawFile, Reject, Scan
 from packer.sources.class_names import ClassNames, class_names
 from packer.sources.masks.label_map import find_label_maps
 from packer.sources.pairing import PictureIndex, several_reason, split_path, stem_of
@@ -84,29 +85,31 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
             the file of the names of mask values cannot be read.
     """
     tree = walk(raw, (b".xml", b".txt"))
+    findings = tree.findings
+    mark = findings.mark()
     index = PictureIndex(tree)
     files = [file for folder in tree.folders.values() for file in folder.annotation_files]
     pairs = pair_files(tree, index, (f for f in files if f.lower().endswith(b".xml")))
     texts = [file for file in files if file.lower().endswith(b".txt")]
     masks = VocMasks(tree, index)
     wants_masks = options.task == "segment" and bool(masks.folders)
-    lists = SplitLists(raw, texts, prefers_masks=wants_masks)
+    lists = SplitLists(raw, texts, findings, prefers_masks=wants_masks)
 
     chosen = _choose(tree, index, pairs, lists, masks, wants_masks=wants_masks)
-    content = read_files(raw, chosen.pictures, pairs.file_of)
-    content.rejects += _lost_files(raw, tree, pairs)
-    content.rejects += lists.missing(_names_by_root(tree, pairs, lists))
+    content = read_files(raw, chosen.pictures, pairs.file_of, findings)
+    _refuse_lost_files(raw, pairs, findings)
+    lists.refuse_missing(_names_by_root(tree, pairs, lists), findings)
     has_files = any(picture.path in pairs.file_of for picture in chosen.pictures)
     lacks_outlines = options.task == "segment" and not content.outline_count
     if not chosen.masks and (not has_files or lacks_outlines):
-        raise SourceError(_nothing_reason(raw, pairs, lists, tree, options))
+        raise _nothing_found(raw, pairs, lists, tree, options)
     _ignore_rest(tree, texts, lists, masks, chosen)
 
     classes = class_names(content.class_counts, options.classes)
     origin, origin_note = choose_origin(content.evidence, options)
     has_boxes = not chosen.masks or all(p.path in pairs.file_of for p in chosen.pictures)
     splits = ordered_splits(chosen.split_of.values())
-    items = _items(content, chosen, classes, origin, splits, has_boxes=has_boxes)
+    _add_items(content, chosen, classes, origin, splits, findings, has_boxes=has_boxes)
     fields: list[Field] = []
     mask_colors: tuple[tuple[int, int, int], ...] = ()
     if has_boxes:
@@ -121,7 +124,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         mask_names, mask_colors, mask_notes = _mask_values(
             raw, _label_maps(texts, masks), classes.names
         )
-        content.notes += mask_notes
+        findings.notes += mask_notes
         fields.append(
             Field(
                 name="mask",
@@ -135,32 +138,28 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     if splits:
         fields.append(split_field(splits))
     if has_boxes:
-        content.notes.insert(0, origin_note)
-        content.notes += [*one_pixel_notes(content, origin), *angle_notes(content, options)]
+        findings.notes.insert(0, origin_note)
+        findings.notes += [*one_pixel_notes(content, origin), *angle_notes(content, options)]
+        findings.choices |= _choices(content, origin)
     else:
-        content.notes.append("boxes left aside: not every picture with a mask has an XML file")
+        findings.notes.append("boxes left aside: not every picture with a mask has an XML file")
+        findings.annotation_rejects.clear()  # Of boxes that nobody misses.
+    findings.notes += lists.notes
+    _add_picture_notes(findings, chosen, pairs, masks)
 
     def of_split(reject: Reject) -> Reject:
         place = reject.key or os.fsencode(reject.path)
         split = reject.split or chosen.split_of.get(place) or lists.split(place)
         return msgspec.structs.replace(reject, split=split or "")
 
-    return Scan(
-        format=name,
-        root=raw,
-        items=items,
+    findings.rejects[mark[0] :] = map(of_split, findings.rejects[mark[0] :])
+    return findings.as_scan(
+        name,
+        raw,
         classes=classes.names if has_boxes else (),
         splits=splits,
         fields=tuple(fields),
         mask_colors=mask_colors,
-        rejects=[
-            *tree.rejects,
-            *map(of_split, (*pairs.rejects, *lists.rejects, *chosen.rejects, *content.rejects)),
-        ],
-        annotation_rejects=content.annotation_rejects if has_boxes else [],
-        ignored=tree.ignored,
-        notes=[*content.notes, *lists.notes, *_picture_notes(tree, chosen, pairs, masks)],
-        choices=_choices(content, origin) if has_boxes else {},
     )
 
 
@@ -176,12 +175,11 @@ def _choices(content: VocContent, origin: int) -> dict[str, str]:
 
 @dataclass
 class _Chosen:
-    """Pictures to be packed, sorted by path, with split and mask of each, and those refused."""
+    """Pictures to be packed, sorted by path, with split and mask of each."""
 
     pictures: list[Picture] = field(default_factory=list)
     split_of: dict[bytes, str] = field(default_factory=dict)
     masks: dict[bytes, RawFile] = field(default_factory=dict)
-    rejects: list[Reject] = field(default_factory=list)
 
 
 def _choose(
@@ -202,7 +200,7 @@ def _choose(
         if folder not in folders:
             reason = MASK_FILE if is_mask_folder(folder) else NO_PICTURE_HERE
             if not (wants_masks and folder in masks.folders.values()):
-                tree.ignored.add(reason, readable_path(picture.path))
+                tree.findings.ignore(reason, [picture.path])
             continue
         split = lists.split(picture.path) if lists.sets else split_of_folder.get(folder)
         fitting = masks.of(picture.path) if wants_masks else []
@@ -212,8 +210,7 @@ def _choose(
             _ignore(tree, pairs, picture, NO_MASK)
         elif len(fitting) > 1:
             reason = f"of its masks, {several_reason(fitting)}"
-            path = readable_path(picture.path)
-            chosen.rejects.append(Reject(key=picture.path, path=path, reason=reason))
+            tree.findings.refuse(picture.path, reason)
         else:
             chosen.pictures.append(picture)
             if split is not None:
@@ -232,9 +229,9 @@ def _holds_samples(folder: bytes, pairs: Pairs, lists: SplitLists, masks: VocMas
 
 
 def _ignore(tree: Tree, pairs: Pairs, picture: Picture, reason: str) -> None:
-    tree.ignored.add(reason, readable_path(picture.path))
+    tree.findings.ignore(reason, [picture.path])
     if picture.path in pairs.file_of:
-        tree.ignored.add(UNUSED_XML, readable_path(pairs.file_of[picture.path]))
+        tree.findings.ignore(UNUSED_XML, [pairs.file_of[picture.path]])
 
 
 def _ignore_rest(
@@ -246,14 +243,13 @@ def _ignore_rest(
         label_maps = _label_maps(texts, masks)
         used = {mask.path for mask in chosen.masks.values()}
         for folder in masks.folders.values():
-            for mask in tree.folders[folder].pictures:
-                if mask.path not in used:
-                    tree.ignored.add(UNUSED_MASK, readable_path(mask.path))
+            paths = (mask.path for mask in tree.folders[folder].pictures)
+            tree.findings.ignore(UNUSED_MASK, (path for path in paths if path not in used))
     for file in texts:
         if file in lists.unread:
-            tree.ignored.add(UNREAD_LIST, readable_path(file))
+            tree.findings.ignore(UNREAD_LIST, [file])
         elif not lists.was_read(file) and file not in label_maps:
-            tree.ignored.add(NOT_A_PICTURE, readable_path(file))
+            tree.findings.ignore(NOT_A_PICTURE, [file])
 
 
 def _label_maps(texts: Iterable[bytes], masks: VocMasks) -> set[bytes]:
@@ -275,37 +271,35 @@ def _names_by_root(tree: Tree, pairs: Pairs, lists: SplitLists) -> set[tuple[byt
     return {(place[0], list_name(path)) for place, path in places if place is not None}
 
 
-def _lost_files(raw: Path, tree: Tree, pairs: Pairs) -> list[Reject]:
-    """A reject for each XML file of a picture that is not there; other XML is ignored."""
-    rejects = []
+def _refuse_lost_files(raw: Path, pairs: Pairs, findings: Findings) -> None:
+    """Refuse each XML file of a picture that is not there; other XML is ignored."""
     for file, looked in pairs.lost.items():
         place = readable_path(file)
         try:
             found = read_voc(os.path.join(os.fsencode(raw), file))
         except ValueError:
-            tree.ignored.add(OTHER_XML, place)
+            findings.ignore(OTHER_XML, [file])
             continue
         reason = lost_reason(file, looked, found.object_count)
-        rejects.append(Reject(key=b"", path=place, reason=reason))
-    return rejects
+        findings.refuse(b"", reason, place)
 
 
 # --- what a store gets ----------------------------------------------------------------------------
 
 
-def _items(
+def _add_items(
     content: VocContent,
     chosen: _Chosen,
     classes: ClassNames,
     origin: int,
     splits: tuple[str, ...],
+    findings: Findings,
     *,
     has_boxes: bool,
-) -> list[RawItem]:
-    rejected = {reject.key for reject in content.rejects if reject.key}
+) -> None:
+    rejected = {reject.key for reject in findings.rejects if reject.key}
     none = pack_annotations(Annotations())
     values = {split: {"split": number} for number, split in enumerate(splits)}
-    items = []
     for picture in chosen.pictures:
         path = picture.path
         if path in rejected:
@@ -314,10 +308,12 @@ def _items(
         annotations = b""
         if has_boxes:
             annotations = (
-                none if found is None else pack_objects(found, path, classes, origin, content)
+                none
+                if found is None
+                else pack_objects(found, path, classes, origin, content, findings)
             )
         mask = chosen.masks.get(path)
-        items.append(
+        findings.items.append(
             picture_item(
                 picture,
                 values[chosen.split_of[path]] if path in chosen.split_of else {},
@@ -325,7 +321,6 @@ def _items(
                 {} if mask is None else {"mask": mask},
             )
         )
-    return items
 
 
 def _mask_values(
@@ -341,53 +336,51 @@ def _mask_values(
     return None, voc_colors(), [note]
 
 
-def _picture_notes(tree: Tree, chosen: _Chosen, pairs: Pairs, masks: VocMasks) -> list[str]:
-    notes = []
+def _add_picture_notes(findings: Findings, chosen: _Chosen, pairs: Pairs, masks: VocMasks) -> None:
     background = sum(picture.path not in pairs.file_of for picture in chosen.pictures)
     if background and not chosen.masks:
         pictures = count_text(background, "picture")
-        notes.append(f"{pictures} without an XML file: packed as pictures without objects")
-    for reason in (NOT_LISTED, NO_MASK, NO_PICTURE_HERE):
-        count = tree.ignored.counts.get(reason, 0)
-        if count:
-            shown = names_text(tree.ignored.examples[reason][:1])
-            notes.append(
-                f"{count_text(count, 'picture')} not packed, {reason}; the first is {shown}"
-            )
+        findings.notes.append(f"{pictures} without an XML file: packed as pictures without objects")
+    findings.note_ignored(NOT_LISTED, NO_MASK, NO_PICTURE_HERE)
     if masks.folders and not chosen.masks:
         shown = names_text(readable_path(folder) + "/" for folder in masks.folders.values())
-        notes.append(
+        findings.notes.append(
             f"masks left aside: {shown}. Give --task segment to pack the pictures they are of"
         )
-    return notes
 
 
-def _nothing_reason(
+def _nothing_found(
     raw: Path, pairs: Pairs, lists: SplitLists, tree: Tree, options: SourceOptions
-) -> str:
-    place = readable_path(os.fsencode(raw))
+) -> SourceError:
     if options.task == "segment":
-        return (
-            f"{place}: no picture has a mask; expected SegmentationClass/ beside JPEGImages/, with "
-            "a mask of the same name for each picture, or XML files with a <polygon> in their "
-            "objects. Without --task segment boxes are packed."
+        found = "no picture has a mask"
+        expected = (
+            "expected SegmentationClass/ beside JPEGImages/, with a mask of the same name for each "
+            "picture, or XML files with a <polygon> in their objects. Without --task segment boxes "
+            "are packed"
         )
-    if pairs.file_of:
+    elif pairs.file_of:
         shown = names_text(place for sets in lists.sets.values() for place in sets.places.values())
-        return (
-            f"{place}: {count_text(len(pairs.file_of), 'picture')} with an XML file, but none is "
-            f"in an ImageSets list. The lists name {shown}. Correct the lists, or move them away."
-        )
-    if pairs.lost:
+        pictures = count_text(len(pairs.file_of), "picture")
+        found = f"{pictures} with an XML file, but none is in an ImageSets list"
+        expected = f"the lists name {shown}. Correct the lists, or move them away"
+    elif pairs.lost:
         file, looked = next(iter(pairs.lost.items()))
-        return (
-            f"{place}: no picture has an XML file: of {count_text(len(pairs.lost), 'XML file')} "
-            f"such as {readable_path(file)} the pictures are missing; looked in {looked}. Expected "
-            f"{readable_path(stem_of(split_path(file)[1]))}.jpg, .png or the like there, or in a "
-            "folder such as JPEGImages/ or images/ beside it."
+        files = count_text(len(pairs.lost), "XML file")
+        found = (
+            f"no picture has an XML file: of {files} such as {readable_path(file)} the pictures "
+            "are missing"
         )
-    xml_count = sum(f.endswith(b".xml") for d in tree.folders.values() for f in d.annotation_files)
-    return (
-        f"{place}: {count_text(xml_count, 'XML file')} and no picture that one belongs to; "
-        "expected Annotations/ with XML files beside JPEGImages/, or XML files beside the pictures."
-    )
+        expected = (
+            f"looked in {looked}. Expected {readable_path(stem_of(split_path(file)[1]))}.jpg, .png "
+            "or the like there, or in a folder such as JPEGImages/ or images/ beside it"
+        )
+    else:
+        texts = (file for folder in tree.folders.values() for file in folder.annotation_files)
+        count = sum(text.endswith(b".xml") for text in texts)
+        found = f"{count_text(count, 'XML file')} and no picture that one belongs to"
+        expected = (
+            "expected Annotations/ with XML files beside JPEGImages/, or XML files beside the "
+            "pictures"
+        )
+    return tree.findings.nothing(raw, found, expected)

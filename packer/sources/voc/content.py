@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from packer.items.annotations import Annotations, pack_annotations
-from packer.items.raw_item import Reject
+from packer.items.findings import Findings
 from packer.sources.class_names import ClassNames
 from packer.sources.pairing import split_path
 from packer.sources.source import SourceOptions
@@ -67,9 +67,6 @@ class VocContent:
         attribute_count: Objects that have attributes.
         outline_count: Objects that have an outline.
         one_pixel_places: Boxes whose sides are equal, when counted from 1 a single pixel.
-        rejects: Pictures whose file cannot be read.
-        annotation_rejects: Objects that cannot be read, and parts of others.
-        notes: What is odd.
     """
 
     raw_of: dict[bytes, RawBoxes] = field(default_factory=dict)
@@ -79,9 +76,6 @@ class VocContent:
     attribute_count: int = 0
     outline_count: int = 0
     one_pixel_places: list[str] = field(default_factory=list)
-    rejects: list[Reject] = field(default_factory=list)
-    annotation_rejects: list[Reject] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -93,8 +87,10 @@ def unpack_objects(data: bytes) -> list[VocObject]:
     return _DECODER.decode(data)
 
 
-def read_files(raw: Path, pictures: list[Picture], file_of: dict[bytes, bytes]) -> VocContent:
-    """Read the XML file of each picture that has one; what is wrong becomes a reject."""
+def read_files(
+    raw: Path, pictures: list[Picture], file_of: dict[bytes, bytes], findings: Findings
+) -> VocContent:
+    """Read the XML file of each picture that has one; what is wrong is refused."""
     content = VocContent()
     misnamed: list[str] = []
     totals = VocFile()
@@ -108,16 +104,13 @@ def read_files(raw: Path, pictures: list[Picture], file_of: dict[bytes, bytes]) 
         try:
             found = read_voc(os.path.join(root, file))
         except ValueError as error:
-            content.rejects.append(Reject(key=picture.path, path=place, reason=str(error)))
+            findings.refuse(picture.path, str(error), place)
             continue
         for number, reason in found.rejects:
-            path = f"{place}, object {number}"
-            reject = Reject(key=picture.path, path=path, reason=reason)
-            content.annotation_rejects.append(reject)
+            findings.refuse_annotation(picture.path, reason, f"{place}, object {number}")
         for number, part, reason in found.lost_parts:
             path = f"{place}, object {number}, {part}"
-            reject = Reject(key=picture.path, path=path, reason=reason, part=part)
-            content.annotation_rejects.append(reject)
+            findings.refuse_annotation(picture.path, reason, path, part)
         for o in found.objects:
             content.class_counts[o.name] += 1
             content.attribute_count += bool(o.attributes)
@@ -130,16 +123,16 @@ def read_files(raw: Path, pictures: list[Picture], file_of: dict[bytes, bytes]) 
             misnamed.append(place)
         content.raw_of[picture.path] = RawBoxes(place, found.size, _ENCODER.encode(found.objects))
     if misnamed:
-        content.notes.append(
+        findings.notes.append(
             f"{count_text(len(misnamed), 'XML file')} with another picture in <filename>, "
             f"which is not used; the first is {misnamed[0]}"
         )
     if no_size_count:
-        content.notes.append(
+        findings.notes.append(
             f"{count_text(no_size_count, 'XML file')} without the size of the picture: "
             "that of the upright picture is taken"
         )
-    content.notes += _count_notes(totals)
+    findings.notes += _count_notes(totals)
     return content
 
 
@@ -171,7 +164,12 @@ def _count_notes(totals: VocFile) -> list[str]:
 
 
 def pack_objects(
-    raw: RawBoxes, key: bytes, classes: ClassNames, origin: int, content: VocContent
+    raw: RawBoxes,
+    key: bytes,
+    classes: ClassNames,
+    origin: int,
+    content: VocContent,
+    findings: Findings,
 ) -> bytes:
     """Annotations of a picture; objects of a class that is not wanted are rejected."""
     objects = []
@@ -179,8 +177,7 @@ def pack_objects(
         label = classes.label(o.name)
         if label is None:
             reason = classes.unknown_reason(o.name)
-            reject = Reject(key=key, path=f"{raw.file}, {o.place}", reason=reason)
-            content.annotation_rejects.append(reject)
+            findings.refuse_annotation(key, reason, f"{raw.file}, {o.place}")
             continue
         has_degrees = content.angles.has_degrees
         objects.append(make_object(o, raw.file, label, origin, has_degrees=has_degrees))

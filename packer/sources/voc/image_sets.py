@@ -9,7 +9,7 @@ from pathlib import Path
 
 from packer.files.start import pointer_reason
 from packer.files.text import LIST_BYTES_MAX, read_bounded
-from packer.items.raw_item import Reject
+from packer.items.findings import Findings
 from packer.sources.pairing import composed, split_path, stem_of
 from packer.sources.splits import ordered_splits
 from packer.sources.walk import is_picture_name
@@ -46,20 +46,21 @@ class SplitLists:
     Args:
         raw: The raw folder.
         files: Paths of text files in it.
+        findings: Lists that cannot be read are refused there.
         prefers_masks: Whether the lists of `ImageSets/Segmentation` count before those of `Main`.
 
     Attributes:
         sets: By path of the VOC folder.
         unread: Files in `ImageSets` that were not read.
-        rejects: Lists that could not be read.
         notes: What was chosen or is odd.
     """
 
-    def __init__(self, raw: Path, files: Iterable[bytes], *, prefers_masks: bool) -> None:
+    def __init__(
+        self, raw: Path, files: Iterable[bytes], findings: Findings, *, prefers_masks: bool
+    ) -> None:
         self.sets: dict[bytes, ImageSets] = {}
         self.unread: set[bytes] = set()
         self._read_files: set[bytes] = set()
-        self.rejects: list[Reject] = []
         self.notes: list[str] = []
         found: dict[bytes, dict[bytes, list[bytes]]] = {}
         for file in files:
@@ -75,7 +76,7 @@ class SplitLists:
             kinds = [kind for kind in _KINDS[prefers_masks] if kind in by_kind]
             for kind in kinds[1:]:
                 self.unread.update(by_kind[kind])
-            self._read(os.fsencode(raw), root, by_kind[kinds[0]])
+            self._read(os.fsencode(raw), root, by_kind[kinds[0]], findings)
 
     def of(self, path: bytes) -> tuple[bytes, ImageSets] | None:
         """The nearest VOC folder with lists that a path lies in, and its lists."""
@@ -95,22 +96,18 @@ class SplitLists:
         """Whether a text file is a list that was read."""
         return file in self._read_files
 
-    def missing(self, names: set[tuple[bytes, bytes]]) -> list[Reject]:
-        """A reject for each listed name that is not among `names`, (VOC folder, name) each."""
-        return [
-            Reject(
-                key=b"",
-                path=place,
-                reason=f"no picture named {readable_path(name)} lies in "
-                f"{readable_path(root) + '/' if root else 'this folder'}, expected one",
-                split=sets.split_of[name],
-            )
-            for root, sets in self.sets.items()
-            for name, place in sets.places.items()
-            if (root, name) not in names
-        ]
+    def refuse_missing(self, names: set[tuple[bytes, bytes]], findings: Findings) -> None:
+        """Refuse each listed name that is not among `names`, (VOC folder, name) each."""
+        for root, sets in self.sets.items():
+            folder = readable_path(root) + "/" if root else "this folder"
+            for name, place in sets.places.items():
+                if (root, name) not in names:
+                    reason = (
+                        f"no picture named {readable_path(name)} lies in {folder}, expected one"
+                    )
+                    findings.refuse(b"", reason, place, sets.split_of[name])
 
-    def _read(self, raw: bytes, root: bytes, files: list[bytes]) -> None:
+    def _read(self, raw: bytes, root: bytes, files: list[bytes], findings: Findings) -> None:
         self._read_files.update(files)
         splits = {str(_list_split(file)): file for file in files}
         in_order = ordered_splits(splits)
@@ -125,7 +122,7 @@ class SplitLists:
             except (OSError, ValueError) as error:
                 problem = f"the list cannot be read: {getattr(error, 'strerror', error)}"
             if problem:
-                self.rejects.append(Reject(key=b"", path=place, reason=problem, split=split))
+                findings.refuse(b"", problem, place, split)
                 continue
             lines = data.splitlines()
             for number, line in enumerate(lines, 1):

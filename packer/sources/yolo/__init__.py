@@ -33,7 +33,8 @@ from packer.items.annotations import (
     object_fields,
     pack_annotations,
 )
-from packer.items.raw_item import RawItem, Reject, Scan
+from packer.items.findings import Findings
+from packer.items.raw_item import Scan
 from packer.sources.pairing import several_reason, split_path
 from packer.sources.picture_item import picture_item
 from packer.sources.source import SourceOptions, Task
@@ -78,6 +79,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
             nowhere; or lines can be read in two ways and no task says which.
     """
     layout = find_layout(raw, options)
+    findings = layout.tree.findings
     task, task_note = _task(layout, options)
     rules = _rules(layout, options, task)
     found = _read_all(layout, rules)
@@ -91,31 +93,20 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     fields = _fields(layout, found, rules, classes)
     if layout.splits:
         fields = (*fields, split_field(layout.splits))
-    notes = [
-        *layout.notes,
-        *task_note,
-        *_found_notes(layout, found, rules),
-        *_ignore_rest(layout, found),
-    ]
-    choices = {"yolo_form": layout.form, "task": _task_read(found, rules)}
+    findings.add(found.findings)
+    findings.notes += task_note
+    findings.notes += _found_notes(layout, found, rules)
+    _ignore_rest(layout, found)
+    findings.choices["yolo_form"] = layout.form
+    findings.choices["task"] = _task_read(found, rules)
     data = layout.data_yaml
     if data is not None and data.flip_indices:
         flip = " ".join(map(str, data.flip_indices))
-        choices["flip_idx"] = flip
-        notes.append(f"flip_idx, the points that change places in a mirrored picture: {flip}")
-    return Scan(
-        format=name,
-        root=layout.base,
-        items=found.items,
-        classes=classes,
-        splits=layout.splits,
-        fields=fields,
-        rejects=[*layout.tree.rejects, *layout.rejects, *found.rejects],
-        annotation_rejects=found.annotation_rejects,
-        ignored=layout.tree.ignored,
-        notes=notes,
-        choices=choices,
-    )
+        findings.choices["flip_idx"] = flip
+        findings.notes.append(
+            f"flip_idx, the points that change places in a mirrored picture: {flip}"
+        )
+    return findings.as_scan(name, layout.base, classes=classes, splits=layout.splits, fields=fields)
 
 
 # Before the label files are read.
@@ -166,16 +157,14 @@ def _rules(layout: Layout, options: SourceOptions, task: Task | None) -> LineRul
 
 
 class _Found:
-    """What the label files of a data set hold.
+    """What the label files of a data set hold. They may be read twice, as one task and another.
 
     `missing` are pictures without a label file, with their split; `empty` those whose label file is
     empty; `widths` tells where the first line of each number of values is.
     """
 
     def __init__(self) -> None:
-        self.items: list[RawItem] = []
-        self.rejects: list[Reject] = []
-        self.annotation_rejects: list[Reject] = []
+        self.findings = Findings()
         self.label_paths: set[bytes] = set()
         self.missing: list[tuple[Picture, int]] = []
         self.empty: list[Picture] = []
@@ -217,12 +206,9 @@ def _read_all(layout: Layout, rules: LineRules) -> _Found:
             annotations = _read_one(base, picture, paths[0], rules, found)
         if isinstance(annotations, str):
             name_of_split = layout.splits[split] if layout.splits else ""
-            shown = readable_path(picture.path)
-            found.rejects.append(
-                Reject(key=picture.path, path=shown, reason=annotations, split=name_of_split)
-            )
+            found.findings.refuse(picture.path, annotations, split=name_of_split)
             continue
-        found.items.append(picture_item(picture, values[split], annotations))
+        found.findings.items.append(picture_item(picture, values[split], annotations))
     return found
 
 
@@ -247,13 +233,10 @@ def _read_one(
         return _EMPTY
     _count(read, place, found)
     for line, reason in read.rejects:
-        found.annotation_rejects.append(
-            Reject(key=picture.path, path=f"{place}, line {line}", reason=reason)
-        )
+        found.findings.refuse_annotation(picture.path, reason, f"{place}, line {line}")
     for line, part, reason in read.lost_parts:
         where = f"{place}, line {line}, {part}"
-        reject = Reject(key=picture.path, path=where, reason=reason, part=part)
-        found.annotation_rejects.append(reject)
+        found.findings.refuse_annotation(picture.path, reason, where, part)
     return pack_annotations(Annotations(objects=tuple(read.objects), is_relative=True))
 
 
@@ -312,10 +295,12 @@ def _no_labels(raw: Path, layout: Layout) -> SourceError:
                 "in pixels and a class by name. Give --format dota."
             )
     first = layout.pictures[0][0].path
-    return SourceError(
-        f"{shown}: {count_text(len(layout.pictures), 'picture')} and no label file; of "
-        f"{readable_path(first)} it should be {readable_path(layout.labels.expected_path(first))}. "
-        "Check the paths, or give --format flat to pack the pictures unlabelled."
+    return layout.tree.findings.nothing(
+        raw,
+        f"{count_text(len(layout.pictures), 'picture')} and no label file",
+        f"of {readable_path(first)} it should be "
+        f"{readable_path(layout.labels.expected_path(first))}. Check the paths, or give --format "
+        "flat to pack the pictures unlabelled",
     )
 
 
@@ -400,29 +385,20 @@ def _found_notes(layout: Layout, found: _Found, rules: LineRules) -> list[str]:
     return notes
 
 
-def _ignore_rest(layout: Layout, found: _Found) -> list[str]:
+def _ignore_rest(layout: Layout, found: _Found) -> None:
     """Account for the files that were not used."""
-    ignored = layout.tree.ignored
+    findings = layout.tree.findings
     reason = NOT_AMONG_PICTURES if layout.form == "bare" else NOT_NAMED
-    rest = list(layout.index.rest())
-    for picture in rest:
-        ignored.add(reason, readable_path(picture.path))
+    findings.ignore(reason, (picture.path for picture in layout.index.rest()))
     read_paths = found.label_paths | layout.used
     base = os.fsencode(layout.base)
     for folder in layout.tree.folders.values():
         for path in folder.annotation_files:
             if path not in read_paths:
                 is_label = path.lower().endswith(b".txt") and _is_label_file(base, path)
-                ignored.add(WITHOUT_PICTURE if is_label else NOT_A_PICTURE, readable_path(path))
-    notes = []
-    if rest:
-        shown = _some(picture.path for picture in rest)
-        notes.append(f"{count_text(len(rest), 'picture')} not packed, {reason}: {shown}")
-    count = ignored.counts.get(WITHOUT_PICTURE, 0)
-    if count:
-        shown = ", ".join(ignored.examples[WITHOUT_PICTURE])
-        notes.append(f"{count_text(count, 'label file')} without a picture: {shown}")
-    return notes
+                findings.ignore(WITHOUT_PICTURE if is_label else NOT_A_PICTURE, [path])
+    findings.note_ignored(reason)
+    findings.note_ignored(WITHOUT_PICTURE, noun="file")
 
 
 def _is_label_file(base: bytes, path: bytes) -> bool:

@@ -28,9 +28,9 @@ def bare_layout(
     """
     tree = tree or walk(base, ANNOTATION_EXTENSIONS)
     used: set[bytes] = set()
-    notes: list[str] = []
     if class_names is None:
         class_names, notes = find_class_names(base, tree, used)
+        tree.findings.notes += notes
     labels = LabelFiles(tree, used)
     index = PictureIndex(tree)
     holding = [path for path, folder in tree.folders.items() if folder.pictures]
@@ -59,7 +59,6 @@ def bare_layout(
         splits=splits,
         class_names=class_names,
         used=used,
-        notes=notes,
     )
 
 

@@ -40,7 +40,9 @@ def darknet_layout(raw: Path, file: Path, options: SourceOptions) -> Layout:
     for split, key in enumerate(keys):
         found = _settings_file(settings[key], starts, base, tree)
         if found is None and is_other_split(key, options.split):
-            named.notes.append(f"{file.name}: {key} is {settings[key]!r}, which is not there")
+            tree.findings.notes.append(
+                f"{file.name}: {key} is {settings[key]!r}, which is not there"
+            )
             continue
         if found is None:
             raise SourceError(

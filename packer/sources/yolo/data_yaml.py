@@ -16,6 +16,7 @@ import yaml
 from packer.errors import SourceError
 from packer.files.text import TEXT_BYTES_MAX, read_text
 from packer.wording import names_text, readable_path
+from readers.store.wording import few_text
 
 YAML_EXTENSIONS = (b".yaml", b".yml")
 SPLIT_KEYS = ("train", "val", "test")
@@ -147,7 +148,7 @@ def _class_names(node: yaml.Node | None, place: str) -> tuple[tuple[str, ...] | 
         if missing:
             raise SourceError(
                 f"{place}: names has {len(by_number)} classes but none of the number "
-                f"{', '.join(missing[:5])}; expected 0 to {len(by_number) - 1}. Name every class."
+                f"{few_text(missing, 5)}; expected 0 to {len(by_number) - 1}. Name every class."
             )
         nodes = [by_number[number] for number in range(len(by_number))]
     elif isinstance(node, yaml.SequenceNode):

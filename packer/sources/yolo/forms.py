@@ -23,6 +23,7 @@ from packer.sources.yolo.layout import Layout
 from packer.sources.yolo.paths import inside
 from packer.sources.yolo.ultralytics import ultralytics_layout
 from packer.wording import names_text, readable_path
+from readers.store.wording import few_text
 
 _USUAL_NAMES = ("data.yaml", "data.yml", "dataset.yaml", "obj.data")
 
@@ -61,7 +62,7 @@ def find_layout(raw: Path, options: SourceOptions) -> Layout:
         layout.used.add(own_path)
     if others:
         left = names_text(readable_path(os.fsencode(path.name)) for path in others)
-        layout.notes.append(f"{declaration.name} was taken; not read: {left}")
+        layout.tree.findings.notes.append(f"{declaration.name} was taken; not read: {left}")
     return layout
 
 
@@ -72,7 +73,7 @@ def _declaration(raw: Path) -> tuple[Path | None, list[Path]]:
     if not found:
         found = [path for folder in folders for path in _declaring(_entries(folder)[0])]
         if len({path.parent for path in found}) > 1:
-            shown = ", ".join(_shown(path) for path in found[:5])
+            shown = few_text(found, 5, _shown)
             raise SourceError(
                 f"{_shown(raw)}: more than one data set: {shown}. Give the one that is meant."
             )
@@ -80,7 +81,7 @@ def _declaration(raw: Path) -> tuple[Path | None, list[Path]]:
         usual = [p for p in found if p.name.lower() in _USUAL_NAMES and p.suffix != ".data"]
         found = [*usual, *(path for path in found if path not in usual)]
         if len(usual) != 1 and len([p for p in found if p.suffix != ".data"]) > 1:
-            shown = ", ".join(readable_path(os.fsencode(path.name)) for path in found[:5])
+            shown = few_text([Path(path.name) for path in found], 5, _shown)
             raise SourceError(
                 f"{_shown(raw)}: {shown} each name classes and splits. Give the one that is meant."
             )

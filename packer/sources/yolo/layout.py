@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from packer.items.raw_item import Reject
 from packer.sources.pairing import PictureIndex
 from packer.sources.walk import Picture, Tree
 from packer.sources.yolo.data_yaml import YAML_EXTENSIONS, DataYaml
@@ -25,7 +24,7 @@ class Layout:
     Attributes:
         form: "ultralytics", "darknet" or "bare".
         base: Folder that everything is relative to.
-        tree: Of `base`.
+        tree: Of `base`. Its findings have the lines of lists that lead to no picture, and notes.
         index: Its pictures; those of `pictures` are taken.
         labels: Its label files.
         pictures: Each picture with the position of its split, in the order of the store.
@@ -33,8 +32,6 @@ class Layout:
         class_names: Names by the numbers in the label files. None: there is no list of them.
         data_yaml: What the data.yaml says, where there is one.
         used: Paths of files that were read here, or are not to be read as labels.
-        rejects: Lines of lists that lead to no picture.
-        notes: One line each.
     """
 
     form: str
@@ -47,5 +44,3 @@ class Layout:
     class_names: tuple[str, ...] | None = None
     data_yaml: DataYaml | None = None
     used: set[bytes] = field(default_factory=set)
-    rejects: list[Reject] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from packer.items.annotations import RawObject, pack_points
 from packer.sources.source import Task
 from packer.sources.text_values import is_number, number_problem, separator_problem
+from packer.wording import cut_text
 
 SHARE_MAX = 1.01
 """What is over 1 by no more than this is rounding; more is pixels, or a wrong box."""
@@ -95,8 +96,7 @@ def read_label_file(data: bytes, place: str, rules: LineRules) -> LabelFile:
 
 def shown_line(line: bytes) -> str:
     """A line as a message shows it."""
-    text = " ".join(line.decode("ascii", "backslashreplace").split())
-    return text if len(text) <= _LINE_SHOWN_MAX else text[: _LINE_SHOWN_MAX - 3] + "..."
+    return cut_text(" ".join(line.decode("ascii", "backslashreplace").split()), _LINE_SHOWN_MAX)
 
 
 def _object(tokens: list[bytes], place: str, rules: LineRules, lost: list[str]) -> RawObject | str:

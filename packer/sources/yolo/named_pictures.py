@@ -8,7 +8,6 @@ from pathlib import Path
 
 from packer.errors import SourceError
 from packer.files.text import read_listing
-from packer.items.raw_item import Reject, tag_split
 from packer.sources.only_split import is_other_split
 from packer.sources.pairing import PictureIndex, split_path
 from packer.sources.walk import Picture, Tree
@@ -25,27 +24,23 @@ class NamedPictures:
 
     Attributes:
         base: Folder that everything is relative to.
-        tree: Of `base`.
+        tree: Of `base`. Its findings take the lines of lists that lead to no picture.
         splits: Names of the splits, which pictures are put into by position.
-        notes: One line each.
         used: Paths of files that were read, or are not to be read as labels.
         index: Pictures of the tree; those that were put into a split are taken.
         order: Position of each picture's split, in the order in which they were named.
         is_listed: Whether a list names pictures, whose order counts then.
         again: How many pictures of a second split are in a first one, by the names of both.
-        rejects: Lines of lists that lead to no picture.
     """
 
     base: Path
     tree: Tree
     splits: tuple[str, ...]
-    notes: list[str] = field(default_factory=list)
     used: set[bytes] = field(default_factory=set)
     index: PictureIndex = field(init=False)
     order: dict[Picture, int] = field(default_factory=dict)
     is_listed: bool = False
     again: dict[tuple[str, str], int] = field(default_factory=dict)
-    rejects: list[Reject] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.index = PictureIndex(self.tree)
@@ -70,11 +65,12 @@ class NamedPictures:
         They stand in the order of the lists, or sorted where folders alone name them.
         """
         pictures = list(self.order.items())
-        again_notes = [
+        self.tree.findings.notes += [
             f"split {split} names {count_text(count, 'picture')} of split {before} again; each is "
             f"packed once, in {before}"
             for (split, before), count in self.again.items()
         ]
+        self.tree.findings.notes += class_notes
         return Layout(
             form=form,
             base=self.base,
@@ -86,8 +82,6 @@ class NamedPictures:
             class_names=class_names,
             data_yaml=data_yaml,
             used=self.used,
-            rejects=self.rejects,
-            notes=[*self.notes, *again_notes, *class_notes],
         )
 
 
@@ -114,14 +108,15 @@ def add_list(
     Raises:
         SourceError: The list cannot be read.
     """
-    first = len(named.rejects)
+    findings = named.tree.findings
+    mark = findings.mark()
     try:
         _add_lines(named, path, split, starts)
     except SourceError as error:
         if not is_other_split(named.splits[split], wanted):
             raise
-        named.rejects.append(Reject(key=b"", path=readable_path(path), reason=str(error)))
-    tag_split(named.rejects, first, named.splits[split])
+        findings.refuse(b"", str(error), readable_path(path))
+    findings.tag_split(mark, named.splits[split])
 
 
 def _add_lines(named: NamedPictures, path: bytes, split: int, starts: list[bytes | None]) -> None:
@@ -145,10 +140,12 @@ def _add_lines(named: NamedPictures, path: bytes, split: int, starts: list[bytes
         else:
             if not first_lines and paths.drop_count:
                 beginning = readable_path(paths.dropped(line))
-                named.notes.append(f"{shown}: paths are taken without their start {beginning!r}")
+                named.tree.findings.notes.append(
+                    f"{shown}: paths are taken without their start {beginning!r}"
+                )
             first_lines[picture] = number
             named.add(picture, split)
             continue
         # A picture that is listed twice is stored, so the key belongs to its sample.
         key = b"" if picture is None else picture.path
-        named.rejects.append(Reject(key=key, path=f"{shown}, line {number}", reason=reason))
+        named.tree.findings.refuse(key, reason, f"{shown}, line {number}")

@@ -33,12 +33,16 @@ def ultralytics_layout(raw: Path, file: Path, options: SourceOptions) -> Layout:
     beside = Path(os.path.abspath(file.parent))
     base, starts, root_note = _data_folder(raw, data, beside, options)
     tree = walk(base, ANNOTATION_EXTENSIONS)
+    findings = tree.findings
+    findings.notes += data.notes
     if not data.splits:
+        findings.notes.append(f"{file.name} names no splits")
         layout = bare_layout(base, tree, class_names=data.names)
         layout.data_yaml = data
-        layout.notes = [*data.notes, f"{file.name} names no splits", *layout.notes]
         return layout
-    named = NamedPictures(base, tree, tuple(data.splits), [*data.notes, *root_note])
+    findings.notes += root_note
+    named = NamedPictures(base, tree, tuple(data.splits))
+    mark = findings.mark()
     for split, (name, entries) in enumerate(data.splits.items()):
         for entry in entries:
             found = find_entry(entry, starts, base, tree)
@@ -48,13 +52,13 @@ def ultralytics_layout(raw: Path, file: Path, options: SourceOptions) -> Layout:
             how = f" ({found.how})" if found.how else ""
             kind = "" if found.path in tree.folders else "list "
             shown = readable_path(found.path) or "the whole folder"
-            named.notes.append(f"{file.name}: {name}: {entry!r} is {kind}{shown}{how}")
+            findings.notes.append(f"{file.name}: {name}: {entry!r} is {kind}{shown}{how}")
             if kind:
                 folders = [inside(s, base) for s in starts]
                 add_list(named, found.path, split, folders, options.split)
             else:
                 add_folder(named, found.path, split)
-    if not named.order and not named.rejects:
+    if not named.order and findings.mark() == mark:
         looked = ", ".join(dict.fromkeys(map(readable_path, starts)))
         wanted = names_text(entry for entries in data.splits.values() for entry in entries)
         raise SourceError(
@@ -120,6 +124,6 @@ def _missing_entry(
             f"{shown}; looked in {looked}. Correct the path, or give the folder of the data as "
             "--root."
         )
-    named.notes.append(
+    named.tree.findings.notes.append(
         f"{Path(data.place).name}: {split} is {entry!r}, which is not there; the split is empty"
     )

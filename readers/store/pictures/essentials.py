@@ -12,9 +12,17 @@ import zlib
 from collections.abc import Iterator
 
 from readers.store.errors import ImageError
+from readers.store.pictures.jpeg_segments import (
+    APP1,
+    APP14,
+    APP15,
+    COMMENT,
+    JPEG_START,
+    SCAN,
+    jpeg_segments,
+)
 
 _PNG = b"\x89PNG\r\n\x1a\n"
-_JPEG = b"\xff\xd8"
 
 _IEND = struct.pack(">I4sI", 0, b"IEND", zlib.crc32(b"IEND"))
 
@@ -22,11 +30,8 @@ _TRANSPARENCY = b"tRNS"
 _KEPT_WHEN_SOUND = frozenset((b"eXIf", b"acTL", b"fcTL", b"fdAT"))
 """The orientation, and the pictures of an animation: a damaged one is the same as none."""
 
-_APP1, _APP14, _APP15, _COMMENT = 0xE1, 0xEE, 0xEF, 0xFE
 _ADOBE_BYTES = 14
 """Of Adobe's segment, which says how colours are coded. A shorter one is not of theirs."""
-
-_SCAN, _BARE = 0xDA, frozenset((0x01, *range(0xD0, 0xD8)))
 
 _INFLATED_AT_ONCE = 2**20
 
@@ -43,7 +48,7 @@ def essentials(data: bytes | memoryview) -> Iterator[bytes]:
     if start == _PNG:
         check_png(data)
         yield _essential_png(data)
-    elif start[:2] == _JPEG:
+    elif start[:2] == JPEG_START:
         yield from filter(
             None, (_essential_jpeg(data, keeps_app1=keeps) for keeps in (True, False))
         )
@@ -146,29 +151,16 @@ def _is_sound(data: bytes | memoryview, start: int, end: int) -> bool:
 
 def _essential_jpeg(data: bytes | memoryview, *, keeps_app1: bool) -> bytes | None:
     """The file without colour profiles, comments and the like; and EXIF, where that is not kept."""
-    parts = [_JPEG]
-    at = 2
-    while at + 4 <= len(data):
-        if data[at] != 0xFF:
-            return None
-        marker = data[at + 1]
-        if marker == 0xFF:
-            at += 1
-            continue
-        if marker in _BARE:
-            at += 2
-            continue
-        length = data[at + 2] << 8 | data[at + 3]
-        if marker == _SCAN:
-            return b"".join([*parts, bytes(data[at:])])
+    parts = [JPEG_START]
+    for marker, start, end in jpeg_segments(data):
+        if marker == SCAN:
+            return b"".join([*parts, bytes(data[start:])])
         is_left_out = (
-            (_APP1 < marker <= _APP15 and marker != _APP14)
-            or (marker == _APP14 and length < _ADOBE_BYTES)
-            or (marker == _APP1 and not keeps_app1)
-            or marker == _COMMENT
+            (APP1 < marker <= APP15 and marker != APP14)
+            or (marker == APP14 and end - start - 2 < _ADOBE_BYTES)
+            or (marker == APP1 and not keeps_app1)
+            or marker == COMMENT
         )
-        end = at + 2 + max(2, length)
         if not is_left_out:
-            parts.append(bytes(data[at:end]))
-        at = end
+            parts.append(bytes(data[start:end]))
     return None

@@ -18,14 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.store.errors import ImageError
+from readers.store.pictures.jpeg_segments import FRAME_STARTS, JPEG_START, jpeg_segments
 
 JPEG_12, JPEG_XL = "JPEG 12 bit", "JPEG XL"
 
 _CODESTREAM = b"\xff\x0a"
 _CONTAINER = b"\0\0\0\x0cJXL \r\n\x87\n"
 _RATIOS = ((1, 1), (12, 10), (4, 3), (3, 2), (16, 9), (5, 4), (2, 1))
-_FRAME_STARTS = frozenset((*range(0xC0, 0xC4), *range(0xC5, 0xC8), *range(0xC9, 0xCC), 0xCD, 0xCE))
-_BARE_MARKERS = frozenset((0x01, *range(0xD0, 0xD9)))
 _EXTRA = "install the extra named scientific: pip install lmdb-packer[scientific]"
 
 
@@ -54,7 +53,7 @@ def read_extra_header(data: bytes | memoryview) -> ExtraHeader | None:
         return _jpeg_xl_size(bytes(data[2:16]))
     if start == _CONTAINER:
         return _jpeg_xl_size(_codestream_of(data))
-    if start[:3] == b"\xff\xd8\xff":
+    if start[:2] == JPEG_START:
         return _jpeg_frame(data)
     return None
 
@@ -98,24 +97,13 @@ def decode_extra(data: bytes | memoryview, header: ExtraHeader) -> NDArray[Any]:
 
 def _jpeg_frame(data: bytes | memoryview) -> ExtraHeader | None:
     """The start of frame of a JPEG of 12 bits; None for one of 8, which every decoder reads."""
-    at = 2
-    while at + 4 <= len(data):
-        if data[at] != 0xFF:
-            return None  # Damaged, or junk that other decoders skip.
-        marker = data[at + 1]
-        if marker == 0xFF or marker in _BARE_MARKERS:
-            at += 1 if marker == 0xFF else 2
-            continue
-        (length,) = struct.unpack_from(">H", data, at + 2)
-        if marker in _FRAME_STARTS:
-            if at + 9 > len(data):
+    for marker, start, _ in jpeg_segments(data):
+        if marker in FRAME_STARTS:
+            if start + 9 > len(data):
                 return None
-            precision, height, width = struct.unpack_from(">BHH", data, at + 4)
+            precision, height, width = struct.unpack_from(">BHH", data, start + 4)
             return ExtraHeader(JPEG_12, width, height) if precision == 12 else None
-        if marker == 0xDA:
-            return None
-        at += 2 + max(2, length)
-    return None
+    return None  # Damaged, or junk that other decoders skip.
 
 
 def _codestream_of(data: bytes | memoryview) -> bytes:

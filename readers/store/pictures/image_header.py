@@ -10,6 +10,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from readers.store.errors import ImageError
 from readers.store.pictures.extra_formats import JPEG_12, read_extra_header
+from readers.store.pictures.jpeg_segments import (
+    APP0,
+    CODES,
+    COMMENT,
+    JPEG_START,
+    RESTARTS,
+    SCAN,
+    TABLES,
+    jpeg_segments,
+)
 from readers.store.pictures.pillow_files import open_picture, reading_by_pillow
 from readers.store.pictures.tiff_planes import read_tiff_planes
 
@@ -117,8 +127,8 @@ def jpeg2000_bits(data: bytes | memoryview) -> int:
     return (data[siz + 42] & 0x7F) + 1 if siz >= 0 else 8
 
 
-_SOF, _SOS, _APP0 = (0xC0, 0xC1, 0xC2), 0xDA, 0xE0
-_PLAIN_SEGMENTS = (_APP0, 0xC4, 0xDB, 0xDD, 0xFE)
+_PLAIN_FRAMES = (0xC0, 0xC1, 0xC2)
+_PLAIN_SEGMENTS = (APP0, CODES, TABLES, RESTARTS, COMMENT)
 """JFIF, the tables of codes and of quantization, the restart interval, comments."""
 
 
@@ -128,23 +138,23 @@ def _plain_jpeg_header(data: bytes | memoryview) -> ImageHeader | None:
     Pillow reads the same in 0.03 to 0.15 ms, a tenth of the time that the decoding takes. EXIF,
     colour profiles, Adobe's marker and whatever is odd or damaged are left to it.
     """
-    if data[:2] != b"\xff\xd8":
+    if data[:2] != JPEG_START:
         return None
-    at, end = 2, len(data)
     size: tuple[int, int, int] | None = None
-    while at + 4 <= end and data[at] == 0xFF:
-        marker = data[at + 1]
-        length = data[at + 2] << 8 | data[at + 3]
-        if marker == _SOS:
+    last_end = len(JPEG_START)
+    for marker, at, end in jpeg_segments(data):
+        if at != last_end:
+            return None  # Something between segments.
+        if marker == SCAN:
             break
-        if marker in _SOF:
-            if size is not None or length < 8 or at + 10 > end or data[at + 4] != 8:
+        if marker in _PLAIN_FRAMES:
+            if size is not None or end - at < 10 or at + 10 > len(data) or data[at + 4] != 8:
                 return None
             height, width = data[at + 5] << 8 | data[at + 6], data[at + 7] << 8 | data[at + 8]
             size = height, width, data[at + 9]
-        elif marker not in _PLAIN_SEGMENTS or length < 2:
+        elif marker not in _PLAIN_SEGMENTS or end - at <= 4:
             return None
-        at += 2 + length
+        last_end = end
     else:
         return None
     if size is None or size[2] not in (1, 3) or not size[0] or not size[1]:

@@ -32,14 +32,12 @@ from packer.doctor.machine_checks import (
 from packer.doctor.mount_checks import check_mount, check_mount_options
 from packer.doctor.need import Need
 from packer.doctor.raw import check_raw_files, gather_raw
-from packer.doctor.store import (
-    SampleTimes,
+from packer.doctor.store import SampleTimes, gather_store, is_store
+from packer.doctor.store_checks import (
     check_page_cache,
     check_random_samples,
     check_single_sample,
     check_store,
-    gather_store,
-    is_store,
     store_checks,
 )
 from packer.doctor.torch_facts import _PROGRAM, TorchFacts, TorchQuestion
@@ -48,7 +46,17 @@ from packer.wording import count_text, size_text, time_text
 from packer.workspace.folder import Workspace
 from packer.workspace.lock import TargetLock
 from readers import machine
-from readers.machine import FileLimit, Machine, Memory, PythonProcesses, Space, mount_of
+from readers.loader.make import LoaderConfig
+from readers.machine import (
+    KEPT_BATCH_COUNT,
+    FileLimit,
+    Machine,
+    Memory,
+    PythonProcesses,
+    Space,
+    batches_ahead,
+    mount_of,
+)
 from readers.store.manifest import read_manifest
 from readers.store.reader import StoreReader
 from readers.store.record import RecordReader
@@ -98,6 +106,16 @@ TORCH = TorchFacts(
 )
 
 NEED = Need(batch_size=64, worker_count=4)
+
+
+def test_it_reckons_with_the_batches_that_a_loader_has_under_way():
+    """What is ahead by default, and what the loop holds beside it."""
+    config = LoaderConfig.tuned(4)
+    assert NEED.prefetch_factor == config.prefetch_factor
+    batches = batches_ahead(config.workers, config.prefetch_factor) + KEPT_BATCH_COUNT
+    assert NEED.buffer_bytes == batches * NEED.batch_bytes
+
+
 """Batches of 64 samples of 150,528 bytes: 9.2 MiB; 4 loader workers with 2 each."""
 
 

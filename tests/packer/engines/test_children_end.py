@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from packer.building.build import build
+from tests.processes import is_gone
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -88,13 +89,6 @@ def start(tmp_path):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(program.pid, signal.SIGKILL)
         program.communicate()
-
-
-def is_gone(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
 
 
 @pytest.mark.parametrize("kind", ["build worker", "look-ups", "doctor"])

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer.items.raw_item import RawItem, Scan
+from packer.plan.cuts import SHARD_BYTES_LEAST, cut_items
 from packer.plan.estimate import estimate_record_bytes, store_bytes
-from packer.plan.shards import SHARD_BYTES_LEAST, cut_items, make_plan, make_schema
+from packer.plan.shards import make_plan, make_schema
 from packer.recipe import Recipe
 from packer.sources import SourceOptions, scan_source
 from packer.workspace.unfinished import facts_that_differ

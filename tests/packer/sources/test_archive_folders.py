@@ -142,8 +142,11 @@ def test_what_is_no_class_is_said(tmp_path):
     found = scan_source(put(tmp_path / "a.zip", members), AUTO)
     notes = "\n".join(found.notes)
     assert "not taken for classes, since they name none: 'images'" in notes
-    assert "4 not packed, unlabelled: its split has no class folders: a/val/images/0000" in notes
-    assert "1 not packed, unlabelled: lies beside class folders: a/train/1.png" in notes
+    assert (
+        "4 pictures not packed, unlabelled: its split has no class folders: 'a/val/images/0000"
+        in notes
+    )
+    assert "1 picture not packed, unlabelled: lies beside class folders: 'a/train/1.png'" in notes
     assert found.ignored.total == 5
 
 
@@ -163,8 +166,10 @@ def test_the_name_of_an_archive_tells_the_split_where_its_folders_do_not(tmp_pat
     found = scan_source(tmp_path, AUTO)
     assert found.splits == ("train", "val", "test")
     notes = "\n".join(found.notes)
-    assert "2 not packed, unlabelled: its split has no class folders: test/0.png" in notes
-    assert "1 not packed, in no split: lies beside split folders: more/2.png" in notes
+    assert (
+        "2 pictures not packed, unlabelled: its split has no class folders: 'test/0.png'" in notes
+    )
+    assert "1 picture not packed, in no split: lies beside split folders: 'more/2.png'" in notes
 
 
 def test_different_folders_around_archives_are_named(tmp_path):

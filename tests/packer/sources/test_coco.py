@@ -413,7 +413,7 @@ def test_ids_and_pictures_that_stand_twice_are_rejected(tmp_path):
     assert keys(found) == ["d.png"]
     reject_reasons = [(r.key.decode(), r.reason) for r in found.rejects]
     assert [key for key, _ in reject_reasons] == ["a.png", "b.png", "c.png", "c.png"]
-    assert "several images have the id 1: a.png and b.png; expected" in reject_reasons[0][1]
+    assert "several images have the id 1: a.png, b.png; expected" in reject_reasons[0][1]
     assert "ann.json, image 2 and ann.json, image 3" in reject_reasons[2][1]
     assert found.ignored.total == 0
     assert any("1 image listed again" in note for note in found.notes)

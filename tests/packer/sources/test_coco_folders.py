@@ -278,7 +278,7 @@ def test_a_repeated_id_names_the_files_that_have_it(tmp_path):
     assert keys(found) == ["2.png"]
     assert [r.key for r in found.rejects] == [b"0.png", b"1.png"]
     for reject in found.rejects:
-        assert "several images have the id 0: 0.png and 1.png; expected one" in reject.reason
+        assert "several images have the id 0: 0.png, 1.png; expected one" in reject.reason
     assert found.rejects[1].reason.endswith("its 1 annotation goes with it")
 
 

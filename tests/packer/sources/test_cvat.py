@@ -76,7 +76,7 @@ def test_boxes_and_polygons_keep_their_numbers(tmp_path):
     names = ("boxes", "labels", "masks", "attributes")
     assert found.fields == object_fields(found.classes, names)
     assert found.ignored.counts == {cvat.NOT_NAMED: 1}
-    assert found.notes == ["1 picture not named by the annotations; the first is '3.png'"]
+    assert found.notes == ["1 picture not packed, not named by the annotations: '3.png'"]
 
 
 def test_attributes_are_text_as_written(tmp_path):

@@ -322,7 +322,7 @@ def test_options_that_do_not_fit_are_refused(tmp_path):
     write_files(tmp_path, "a/1.png")
     with pytest.raises(
         ValueError,
-        match=r"auto, cifar, .*; got 'imagefoldr'; did you mean 'imagefolder'",
+        match=r"auto, cifar, .*; got 'imagefoldr'\. Did you mean 'imagefolder'",
     ):
         scan_source(tmp_path, SourceOptions(format="imagefoldr"))
     with pytest.raises(SourceError, match="format 'imagefolder' name no pictures by path"):

@@ -127,7 +127,7 @@ def test_pictures_beside_class_folders_are_ignored_and_said(tmp_path):
     assert labelled(found) == {"a/1.png": "a"}
     assert found.ignored.counts == {"unlabelled: lies beside class folders": 2}
     assert found.notes == [
-        "2 not packed, unlabelled: lies beside class folders: 0.png, 1.png",
+        "2 pictures not packed, unlabelled: lies beside class folders: '0.png', '1.png'",
         "only one class: 'a'",
     ]
     write_files(tmp_path / "2", "train/0.png", "train/a/1.png", "val/b/1.png", "0.png")
@@ -145,8 +145,8 @@ def test_a_split_without_class_folders_is_ignored_and_said(tmp_path):
     assert labelled(found) == {"train/a/1.png": "train/a", "train/b/1.png": "train/b"}
     assert found.ignored.counts == {"unlabelled: its split has no class folders": 7}
     assert found.notes == [
-        "7 not packed, unlabelled: its split has no class folders: "
-        "test/0.png, test/1.png, test/2.png, test/3.png, test/4.png, ..."
+        "7 pictures not packed, unlabelled: its split has no class folders: "
+        "'test/0.png', 'test/1.png', 'test/2.png', 'test/3.png', 'test/4.png' and 2 more"
     ]
 
 
@@ -246,7 +246,7 @@ def test_flat_folders_may_be_splits(tmp_path):
     assert found.fields == (
         Field(name="split", kind="scalar", dtype="uint8", names=("train", "valid")),
     )
-    assert found.notes == ["1 not packed, in no split: lies beside split folders: 0.png"]
+    assert found.notes == ["1 picture not packed, in no split: lies beside split folders: '0.png'"]
 
 
 @pytest.mark.parametrize(

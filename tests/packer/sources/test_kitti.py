@@ -135,7 +135,7 @@ def test_everything_is_accounted_for(tmp_path):
     assert "no label file: 2 pictures, taken as background" in notes
     assert "split testing has no label file at all" in notes
     assert "1 picture not packed, outside of the folders of pictures" in notes
-    assert "1 label file without a picture: training/label_2/9.txt" in notes
+    assert "1 file not packed, label file without a picture: 'training/label_2/9.txt'" in notes
 
 
 def test_classes_of_the_user_decide(tmp_path):

@@ -37,8 +37,8 @@ def test_pictures_come_with_their_size_and_time_in_a_fixed_order(tmp_path):
         (b"b/1.png", 7, 1_234_567_890_123_456_789),
         (b"b/2.png", 7, os.stat(tmp_path / "b/2.png").st_mtime_ns),
     ]
-    assert not tree.rejects
-    assert tree.ignored.total == 0
+    assert not tree.findings.rejects
+    assert tree.findings.ignored.total == 0
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_other_names_are_no_pictures(name, tmp_path):
     tree = walk(write_files(tmp_path, name))
     assert tree.folders[b""].pictures == []
     assert tree.folders[b""].other_count == 1
-    assert tree.ignored.counts == {"not a picture": 1}
-    assert tree.ignored.examples == {"not a picture": [name]}
+    assert tree.findings.ignored.counts == {"not a picture": 1}
+    assert tree.findings.ignored.examples == {"not a picture": [name]}
 
 
 def test_litter_is_ignored_and_each_file_in_it_counted(tmp_path):
@@ -90,17 +90,17 @@ def test_litter_is_ignored_and_each_file_in_it_counted(tmp_path):
     tree = walk(tmp_path)
     assert found(tmp_path) == [b"a/1.png"]
     assert tree.folders[b"a"].other_count == 0
-    assert tree.ignored.counts == {
+    assert tree.findings.ignored.counts == {
         "hidden name": 4,
         "left by a desktop or file server": 5,
     }
-    assert tree.ignored.examples["hidden name"] == [
+    assert tree.findings.ignored.examples["hidden name"] == [
         ".ipynb_checkpoints/1.png",
         ".ipynb_checkpoints/deep/2.png",
         "a/._1.png",
         "a/.hidden.jpg",
     ]
-    assert not tree.rejects
+    assert not tree.findings.rejects
 
 
 def test_names_that_are_not_utf8_keep_their_bytes(tmp_path):
@@ -130,8 +130,8 @@ def test_a_link_to_a_folder_that_holds_it_is_not_entered(tmp_path):
     (tmp_path / "a/here").symlink_to(".")
     tree = walk(tmp_path)
     assert found(tmp_path) == [b"a/b/1.png"]
-    assert tree.ignored.counts == {"link to a folder that holds it": 2}
-    assert not tree.rejects
+    assert tree.findings.ignored.counts == {"link to a folder that holds it": 2}
+    assert not tree.findings.rejects
 
 
 def test_a_link_that_leads_nowhere_is_a_reject(tmp_path):
@@ -141,7 +141,7 @@ def test_a_link_that_leads_nowhere_is_a_reject(tmp_path):
     (tmp_path / "cats").symlink_to("/nowhere/cats")
     (tmp_path / "round.png").symlink_to("round.png")
     tree = walk(tmp_path)
-    assert [(r.key, r.path, r.reason) for r in tree.rejects] == [
+    assert [(r.key, r.path, r.reason) for r in tree.findings.rejects] == [
         (b"cats", "cats", "the link leads nowhere: /nowhere/cats"),
         (b"round.png", "round.png", "cannot be read: Too many levels of symbolic links"),
         (b"a/2.png", "a/2.png", "the link leads nowhere: gone.png"),
@@ -162,7 +162,7 @@ def test_what_is_no_regular_file_is_ignored(tmp_path):
             os.close(folder)
         tree = walk(tmp_path)
     assert found(tmp_path) == []
-    assert tree.ignored.counts == {"not a regular file": 3}
+    assert tree.findings.ignored.counts == {"not a regular file": 3}
 
 
 def test_a_folder_that_cannot_be_read_is_a_reject(tmp_path):
@@ -178,9 +178,9 @@ def test_a_folder_that_cannot_be_read_is_a_reject(tmp_path):
     os.close(folder)
     tree = walk(tmp_path)
     assert found(tmp_path) == [b"a/1.png"]
-    assert len(tree.rejects) == 1
-    assert tree.rejects[0].key.startswith(name.encode() + b"/" + name.encode())
-    assert tree.rejects[0].reason.endswith("File name too long")
+    assert len(tree.findings.rejects) == 1
+    assert tree.findings.rejects[0].key.startswith(name.encode() + b"/" + name.encode())
+    assert tree.findings.rejects[0].reason.endswith("File name too long")
 
 
 def test_a_forbidden_folder_is_a_reject(tmp_path, monkeypatch):
@@ -197,7 +197,7 @@ def test_a_forbidden_folder_is_a_reject(tmp_path, monkeypatch):
     finally:
         os.seteuid(user)
         (tmp_path / "a").chmod(0o755)
-    assert [(r.key, r.path, r.reason) for r in tree.rejects] == [
+    assert [(r.key, r.path, r.reason) for r in tree.findings.rejects] == [
         (b"a", "a", "the folder cannot be listed: Permission denied")
     ]
     assert tree.folders[b"a"].reject_count == 1

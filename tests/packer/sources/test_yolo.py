@@ -423,7 +423,9 @@ def test_files_that_are_not_used_are_accounted_for(tmp_path):
         "label file without a picture": ["labels/empty.txt", "labels/gone.txt"],
         "not a picture": ["README.txt", "train.txt"],
     }
-    assert "2 label files without a picture: labels/empty.txt, labels/gone.txt" in found.notes
+    assert (
+        "2 files not packed, label file without a picture: 'labels/empty.txt', 'labels/gone.txt'"
+    ) in found.notes
     assert "1 picture not packed, outside of the folders of pictures: 'runs/plot.png'" in (
         found.notes
     )

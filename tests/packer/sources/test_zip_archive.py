@@ -128,7 +128,7 @@ def test_pictures_beside_class_folders_are_counted(tmp_path):
     found = scan(write_zip(tmp_path / "z.zip", members), SourceOptions())
     assert keys(found) == ["z/cat/1.jpg", "z/dog/2.jpg"]
     assert found.ignored.counts == {"unlabelled: lies beside class folders": 1}
-    assert found.notes == ["1 not packed, unlabelled: lies beside class folders: z/3.jpg"]
+    assert found.notes == ["1 picture not packed, unlabelled: lies beside class folders: 'z/3.jpg'"]
 
 
 @pytest.mark.parametrize("other", ["annotations.json", "labels/1.txt", "masks/1.png"])

@@ -118,7 +118,7 @@ def test_classes_of_objects_are_those_of_any_of_them(tmp_path):
 def test_what_the_store_does_not_have_is_named(split_store, store, tmp_path):
     """Splits, classes and keys, with what there is."""
     out = tmp_path / "out"
-    with pytest.raises(SchemaMismatchError, match=r"no split 'vall'; it has 'train', 'val'; did"):
+    with pytest.raises(SchemaMismatchError, match=r"no split 'vall'; it has 'train', 'val'. Did"):
         subset(split_store, out, splits=["vall"])
     with pytest.raises(SchemaMismatchError, match=r"no split 'val'; it has none"):
         subset(store, out, splits=["val"])

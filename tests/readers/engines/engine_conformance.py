@@ -6,7 +6,6 @@ An engine's test class inherits `EngineConformance` and makes the engine.
 from __future__ import annotations
 
 import multiprocessing
-import os
 import threading
 import time
 import traceback
@@ -21,6 +20,7 @@ from torch.utils.data import Dataset
 
 from readers.reading.filling import MapFiller
 from readers.stats import LoaderStats, Watch
+from tests.processes import in_fork
 
 ROW = 10_000
 """Numbers of a sample: more than engines copy rather than share."""
@@ -69,19 +69,6 @@ def values_of(batch: torch.Tensor) -> list[int]:
     """The indices that a batch is of, each of whose numbers must be the same."""
     assert (batch == batch[:, :1]).all()
     return batch[:, 0].tolist()
-
-
-def in_fork(work: Callable[[], object]) -> None:
-    """Run `work` in a forked child, and see that it ends well."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 class EngineConformance:

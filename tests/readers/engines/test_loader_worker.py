@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import heed_keys, is_gone, wait_until
+
 ROOT = Path(__file__).resolve().parents[3]
 METHODS = ("fork", "spawn", "forkserver")
 
@@ -71,12 +73,6 @@ def pids(loader):
 """
 
 
-def heed_keys():
-    """A shell that runs the suite in its background has it ignore Ctrl-C and Ctrl-\\."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
-
-
 @pytest.fixture
 def start(tmp_path):
     """Starts a program, whose functions are those of `MAIN`; its process group is ended later."""
@@ -103,22 +99,6 @@ def start(tmp_path):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(program.pid, signal.SIGKILL)
         program.communicate()
-
-
-def is_gone(pid):
-    """Whether a process has ended: it is no more, or waits for its parent to take note."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
-def wait_until(claim, timeout_s):
-    """Wait for a claim to come true; fails when it does not."""
-    end = time.monotonic() + timeout_s
-    while not claim():
-        assert time.monotonic() < end, "it did not come true in time"
-        time.sleep(0.02)
 
 
 def group_of(leader):

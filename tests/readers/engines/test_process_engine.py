@@ -11,7 +11,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections import namedtuple
+from collections import OrderedDict, UserDict, defaultdict, namedtuple
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from torch.nn.utils.rnn import pack_sequence
 from torch.utils.data import Dataset
 
 from readers.dataset import LMDBDataset, TransformError
@@ -26,6 +28,7 @@ from readers.engines.processes import ProcessEngine, RemoteError, WorkerDiedErro
 from readers.loader.make import make_loader
 from readers.reading.filling import MapFiller
 from readers.stats import LoaderStats
+from tests.processes import in_fork, is_gone, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -93,23 +96,6 @@ def row(index, size=10_000):
     return torch.full((size,), index, dtype=torch.int32)
 
 
-def is_gone(pid):
-    """Whether a process has ended: it is no more, or waits for its parent to take note."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
-def wait_until(claim, timeout_s):
-    """Seconds until a claim came true; fails when it does not."""
-    start = time.monotonic()
-    while not claim():
-        assert time.monotonic() - start < timeout_s, "it did not come true in time"
-        time.sleep(0.02)
-    return time.monotonic() - start
-
-
 def values_of(index):
     """One value of each kind that a user may put into a sample."""
     noise = np.random.default_rng(index)
@@ -146,6 +132,36 @@ def test_every_kind_of_value_crosses_as_it_is(engine_of, same):
             assert same(sample, expected)
             assert type(sample["pair"]) is Pair
             assert sample["channels_last"].stride() == expected["channels_last"].clone().stride()
+
+
+@dataclass(frozen=True)
+class Sample:
+    image: torch.Tensor
+    size: tuple[int, int] = field(init=False, default=(3, 4))
+
+
+def containers_of(index):
+    image = torch.full((2**15,), float(index))
+    return [
+        OrderedDict(b=image, a=index),
+        defaultdict(list, {"image": image}),
+        UserDict(image=image),
+        Sample(image),
+        pack_sequence([image, image[:1]]),
+    ]
+
+
+def test_containers_of_every_kind_cross_with_their_types(engine_of):
+    """Ordered and default dicts, dataclasses, and what is a named tuple only by descent."""
+    for index, (sample,) in enumerate(engine_of(containers_of).batches(parts_of(3, 1), 0)):
+        expected = containers_of(index)
+        assert [type(part) for part in sample] == [type(part) for part in expected]
+        ordered, default, user, one, packed = sample
+        assert list(ordered) == ["b", "a"]
+        assert default["new"] == []
+        assert one.size == (3, 4)
+        images = [ordered["b"], default["image"], user["image"], one.image, packed.data[2:]]
+        assert all(torch.equal(image, expected[3].image[-len(image) :]) for image in images)
 
 
 def test_a_batch_without_numbers_crosses(engine_of):
@@ -582,21 +598,6 @@ def test_workers_of_a_killed_program_end_by_themselves(shapes, left_in_shared_me
     _, errors = program.communicate(timeout=10)
     assert not errors
     assert left_in_shared_memory() == []
-
-
-def in_fork(work):
-    """Run `work` in a forked child, and wait until it has ended well."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-        except BaseException:
-            import traceback
-
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_forked_child_disturbs_nobody(engine_of):

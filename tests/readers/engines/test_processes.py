@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import traceback
 from pathlib import Path
 
 import numpy as np
@@ -14,21 +12,9 @@ from torch.utils.data import DataLoader
 
 from readers.dataset import LMDBDataset
 from readers.reading.collate import collate
+from tests.processes import in_fork
 
 METHODS = ("fork", "spawn", "forkserver")
-
-
-def in_fork(work):
-    """Run `work` in a forked child, and wait until it has ended well."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
 
 
 def check_all(dataset, indices):

@@ -12,6 +12,7 @@ import torch
 
 from readers.engines.threads import DirectEngine, ThreadEngine
 from readers.stats import LoaderStats
+from tests.readers.engines.engine_conformance import parts_of
 
 
 class Numbers:
@@ -59,10 +60,6 @@ def engine_of():
     while any(thread.name.startswith("loader") for thread in threading.enumerate()):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-
-
-def parts_of(count, size=1):
-    return [np.arange(start, min(count, start + size)) for start in range(0, count, size)]
 
 
 def firsts(batches):

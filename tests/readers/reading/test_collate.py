@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, UserDict
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -92,3 +94,31 @@ def test_a_named_tuple_keeps_its_names(same):
     assert isinstance(batch, Pair)
     assert same(batch.label, _ints(1, 2))
     assert same(batch.image, torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
+
+
+@dataclass(frozen=True)
+class Target:
+    boxes: torch.Tensor
+    label: int
+
+
+def test_a_dataclass_is_joined_by_its_fields(same):
+    """As a sample and within one; of other classes beside it, each stays what it is."""
+    targets = [Target(torch.zeros(2, 4), 1), Target(torch.ones(3, 4), 2)]
+    for batch in (collate(targets), collate([{"target": one} for one in targets])["target"]):
+        assert isinstance(batch, Target)
+        assert same(batch.label, _ints(1, 2))
+        assert same(batch.boxes, [targets[0].boxes, targets[1].boxes])
+    other = Pair(torch.zeros(2), 1)
+    assert collate([(targets[0],), (other,)])[0] == [targets[0], other]
+
+
+def test_a_dict_keeps_its_type(same):
+    """One of another library's that is none of Python's becomes one."""
+    ordered = collate([OrderedDict(b=1, a=2), OrderedDict(b=3, a=4)])
+    assert type(ordered) is OrderedDict
+    assert list(ordered) == ["b", "a"]
+    assert same(dict(ordered), {"b": _ints(1, 3), "a": _ints(2, 4)})
+    user = collate([UserDict(a=1), UserDict(a=2)])
+    assert type(user) is dict
+    assert same(user, {"a": _ints(1, 2)})

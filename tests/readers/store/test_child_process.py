@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import heed_keys, is_gone
+
 ROOT = Path(__file__).resolve().parents[3]
 
 PROGRAM = """
@@ -31,12 +33,6 @@ def child_of(act):  # A forked child; in the parent, its pid.
             os._exit(3)
     return child
 """
-
-
-def heed_keys():
-    """A shell that runs the suite in its background has it ignore Ctrl-C and Ctrl-\\."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.fixture
@@ -65,13 +61,6 @@ def start():
             continue
         finally:
             program.communicate()
-
-
-def is_gone(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
 
 
 def check_gone(pid, timeout_s=6):

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.store.layout import digest_from_key, index_from_key, key_from_index, shard_name
+from readers.store.layout import (
+    digest_from_key,
+    index_from_key,
+    key_from_index,
+    shard_name,
+    shard_number,
+)
 
 positions = st.integers(0, 2**64 - 1)
 
@@ -43,5 +49,6 @@ def test_a_digest_is_blake2b_of_16_bytes(key):
     ],
 )
 def test_shards_are_named_by_their_number(number, name):
-    """Names have five digits, and more only where five are too few."""
+    """Names have five digits, and more only where five are too few; the number is told again."""
     assert shard_name(number) == name
+    assert shard_number(name) == number
