@@ -24,9 +24,14 @@ NETWORK_FILE_SYSTEMS = frozenset(
     {
         *("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre"),
         *("gpfs", "beegfs", "ocfs2", "gfs2", "orangefs", "wekafs", "panfs", "daos", "juicefs"),
+        *("pvfs2", "dvs", "cvfs", "acfs", "virtiofs", "vboxsf", "prl_fs", "ncpfs", "coda"),
     }
 )
-"""Types of mounts on which a live LMDB file is unsafe or slow; everything FUSE counts as well."""
+"""Types of mounts on which a live LMDB file is unsafe or slow; everything FUSE counts as well.
+
+The last row: PVFS, Cray's DVS, StorNext, Oracle's ACFS, folders that a virtual machine shares with
+its host, and two that are hardly met any more.
+"""
 
 
 def core_count() -> int:

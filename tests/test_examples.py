@@ -22,6 +22,7 @@ from packer import Recipe, build
 README = Path(__file__).parents[1] / "README.md"
 FRAMEWORKS = README.parent / "docs" / "frameworks.md"
 ANNOTATIONS = README.parent / "docs" / "annotations.md"
+NETWORK = README.parent / "docs" / "network.md"
 MODULES = sorted(
     module.name
     for package in (packer, readers)
@@ -70,6 +71,13 @@ def test_the_example_about_frameworks_runs(folder, monkeypatch):
     names["loader"].set_epoch(0)
     assert torch.equal(first[0], next(iter(names["same"]))[0])
     assert first[0].shape == other[0].shape == (16, 3, 160, 160)
+
+
+def test_the_example_about_network_storage_runs(folder, monkeypatch):
+    """How failed reads are tried again is a setting of the dataset."""
+    monkeypatch.chdir(folder)
+    images = run_examples(NETWORK, count=1)["dataset"].__getitems__([3, 60])
+    assert [image.shape for image, _ in images] == [(3, 224, 224)] * 2
 
 
 def test_the_examples_about_annotations_run(tmp_path, monkeypatch, capsys):

@@ -35,6 +35,11 @@ from readers.machine import PREFETCH_FACTOR
     help="Batches that each loader worker is ahead.",
 )
 @click.option(
+    "--images-per-s",
+    type=click.FloatRange(min=0, min_open=True),
+    help="What training is to get, held against what the disk or server gives.",
+)
+@click.option(
     "--target",
     type=click.Path(path_type=Path),
     metavar="OUT",
@@ -61,6 +66,7 @@ def doctor_command(
     batch_size: int,
     worker_count: int | None,
     prefetch_factor: int,
+    images_per_s: float | None,
     target: Path | None,
     watched: int | None,
     interval_s: float,
@@ -87,6 +93,7 @@ def doctor_command(
         batch_size=batch_size,
         worker_count=worker_count,
         prefetch_factor=prefetch_factor,
+        images_per_s=images_per_s,
         target=target,
     )
     click.echo(json.dumps(report.as_dict()) if as_json else printable(report.summary()))

@@ -84,6 +84,7 @@ def doctor(
     batch_size: int = 64,
     worker_count: int | None = None,
     prefetch_factor: int = PREFETCH_FACTOR,
+    images_per_s: float | None = None,
     target: str | Path | None = None,
 ) -> DoctorReport:
     """Look at the machine, this process, and a store or raw folder, for one to three seconds.
@@ -96,11 +97,14 @@ def doctor(
         batch_size: Samples of a batch.
         worker_count: Loader workers of each training process. None fits the machine.
         prefetch_factor: Batches that each loader worker is ahead.
+        images_per_s: What training is to get, held against what the store's disk or server gives.
         target: Where a store is to be built: whether that can be done there.
 
     Raises:
         ValueError: An argument is out of its range.
     """
+    if images_per_s is not None and not images_per_s > 0:
+        raise ValueError(f"images_per_s must be more than 0; got {images_per_s!r}")
     started = time.monotonic()
     machine = Machine.read()
     need = Need(
@@ -112,7 +116,7 @@ def doctor(
     with TorchQuestion() as question:
         of_path: list[Check] = []
         if path is not None:
-            of_path, need = _path_checks(Path(path), machine, need)
+            of_path, need = _path_checks(Path(path), machine, need, images_per_s)
         if target is not None:
             of_path.append(check_target(Path(target), gather_target(Path(target))))
         torch = question.answer()
@@ -130,13 +134,15 @@ def doctor(
     )
 
 
-def _path_checks(path: Path, machine: Machine, need: Need) -> tuple[list[Check], Need]:
+def _path_checks(
+    path: Path, machine: Machine, need: Need, images_per_s: float | None
+) -> tuple[list[Check], Need]:
     """The checks of a path, and the need with what it says of samples."""
     mount = mount_of(path)
     if is_store(path):
         facts = gather_store(path)
         mounts = [check_mount(path, mount, is_store=True), check_mount_options(mount)]
-        return [*mounts, *store_checks(facts, machine.memory)], facts.need(need)
+        return [*mounts, *store_checks(facts, machine.memory, images_per_s)], facts.need(need)
     if not path.exists():
         missing = Check(
             "path",

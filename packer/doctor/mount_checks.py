@@ -14,7 +14,10 @@ from readers.machine import Mount
 _NFS_READ_BYTES_LEAST = 2**17
 """Below 128 KiB, an image of 224 x 224 takes more than one request."""
 
-_LOCAL_COPY = "copy the store to a local disk first: cp -r STORE /local/disk/"
+_LOCAL_COPY = (
+    'if it is too slow, have it on a local disk: LMDBDataset(path, cache_dir="/local/disk"), or '
+    "cp -r STORE /local/disk/"
+)
 
 
 def check_mount(path: Path, mount: Mount, *, is_store: bool) -> Check:
@@ -25,8 +28,8 @@ def check_mount(path: Path, mount: Mount, *, is_store: bool) -> Check:
         what = "each read passes through a FUSE process" if is_fuse else "each read crosses the net"
         if is_store:
             why = (
-                f"Until it is in the page cache, {what}; shuffled reads do not profit from reading "
-                "ahead."
+                f"Until it is in the page cache, {what}; storage and epoch, below, say what that "
+                "costs."
             )
             return Check(name, "warn", figure, why, _LOCAL_COPY)
         why = f"A folder of files costs several metadata calls a sample and epoch, and {what}."

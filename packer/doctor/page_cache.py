@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 import time
@@ -37,21 +38,43 @@ class Residency:
     total_bytes: int
 
 
+def can_map(path: Path) -> bool:
+    """Whether a file that is not empty can be mapped where it lies."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        mmap.mmap(descriptor, 1, prot=mmap.PROT_READ).close()
+    except OSError as error:
+        if error.errno != errno.ENODEV:
+            raise
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
 def may_ask(descriptor: int) -> bool:
     """Whether mincore(2) answers for a file. For files of others it says "all of it" since 5.2."""
     owner = os.fstat(descriptor).st_uid
     return os.geteuid() in (0, owner) or os.access(f"/proc/self/fd/{descriptor}", os.W_OK)
 
 
-def resident_bytes(descriptor: int, start: int, byte_count: int) -> int:
+def resident_bytes(descriptor: int, start: int, byte_count: int) -> int | None:
     """Bytes of a part of a file that are in the page cache, counted by pages.
+
+    None where files cannot be mapped, as on some network file systems.
 
     Args:
         descriptor: The open file. It may be closed afterwards.
         start: First byte, at a multiple of the page size.
         byte_count: Length, at least 1; to a page that the file has.
     """
-    with mmap.mmap(descriptor, byte_count, prot=mmap.PROT_READ, offset=start) as mapped:
+    try:
+        mapped = mmap.mmap(descriptor, byte_count, prot=mmap.PROT_READ, offset=start)
+    except OSError as error:
+        if error.errno != errno.ENODEV:
+            raise
+        return None
+    with mapped:
         pages = np.zeros(-(-byte_count // mmap.PAGESIZE), np.uint8)
         view = np.frombuffer(mapped, np.uint8)
         failed = _libc.mincore(view.ctypes.data, byte_count, pages.ctypes.data)
@@ -89,7 +112,10 @@ def residency(paths: Sequence[Path], *, timeout_s: float) -> Residency | None:
             if not may_ask(descriptor):
                 return None
             length = min(_WINDOW_BYTES, sizes[number] - start)
-            resident += resident_bytes(descriptor, start, length)
+            found = resident_bytes(descriptor, start, length)
+            if found is None:
+                return None
+            resident += found
             seen += length
         finally:
             os.close(descriptor)

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from packer.doctor import page_cache
 from packer.doctor.need import Need
 from packer.doctor.page_cache import Residency
+from packer.doctor.records import StoredRecords
+from packer.doctor.storage import StorageTimes, measure_storage
 from packer.wording import count_text
 from packer.workspace.folder import Workspace
 from packer.workspace.lock import holder_of
-from readers.store.errors import CodecError, ImageError, ShardError, StoreError
+from readers.machine import Mount, mount_of
+from readers.store.errors import StoreError
 from readers.store.layout import BUILDING_SUFFIX, MANIFEST_NAME, shard_name
 from readers.store.manifest import Manifest, read_manifest
-from readers.store.read_bytes import ReadBytes
-from readers.store.read_policy import ReadPolicy
-from readers.store.reader import StoreReader
+from readers.store.reader import Access, StoreReader
 from readers.store.record import RecordReader
 from readers.store.schema import ITEM_DTYPES, Field, Schema, field_bytes
 from readers.store.shard_reader import ShardReader, open_shard_file
@@ -73,6 +72,7 @@ class StoreFacts:
 
     Attributes:
         path: The store.
+        mount: Where it lies.
         sample_count: Samples that its manifest says it has.
         shard_count: Shards likewise.
         total_bytes: Bytes of all shards, likewise.
@@ -82,11 +82,15 @@ class StoreFacts:
         sample_bytes: Bytes of a decoded sample, on the average; None when it is not known.
         fixed_count: See `Need`.
         variable_count: See `Need`.
-        times: What reading took; None when nothing could be read.
+        can_map: Whether its files can be mapped there.
+        holds_pixels: Whether it has images that are stored as pixels.
+        times: What reading single samples took; None when nothing could be read.
+        storage: What its disk or server gave; None likewise.
         residency: How much is in the page cache; None when it is not known.
     """
 
     path: Path
+    mount: Mount
     sample_count: int = 0
     shard_count: int = 0
     total_bytes: int = 0
@@ -96,7 +100,10 @@ class StoreFacts:
     sample_bytes: int | None = None
     fixed_count: int = 0
     variable_count: int = 0
+    can_map: bool = True
+    holds_pixels: bool = False
     times: SampleTimes | None = None
+    storage: StorageTimes | None = None
     residency: Residency | None = None
 
     def need(self, need: Need) -> Need:
@@ -130,9 +137,10 @@ def gather_store(path: Path) -> StoreFacts:
         manifest = read_manifest(path)
     except (StoreError, OSError) as error:
         problem, remedy = _why_no_manifest(path, error)
-        return StoreFacts(path=path, problem=problem, remedy=remedy)
+        return StoreFacts(path=path, mount=mount_of(path), problem=problem, remedy=remedy)
     facts = StoreFacts(
         path=path,
+        mount=mount_of(path),
         sample_count=manifest.sample_count,
         shard_count=len(manifest.shards),
         total_bytes=manifest.shard_bytes,
@@ -142,9 +150,11 @@ def gather_store(path: Path) -> StoreFacts:
         facts = replace(facts, seen_count=len(paths))
         if not paths:
             return facts
+        facts = replace(facts, can_map=page_cache.can_map(paths[0]))
         # Before any sample is read, which would put it there.
         residency = page_cache.residency(paths, timeout_s=_CACHE_TIMEOUT_S)
-        times, sample_bytes = _look_at_records(path, manifest)
+        is_read = facts.mount.is_network or not facts.can_map
+        looked = _look_at_records(path, manifest, "read" if is_read else "map")
     except (StoreError, OSError) as error:
         remedy = f"copy the store again; see every problem with: packer verify {path}"
         return replace(facts, problem=str(error), remedy=remedy)
@@ -152,10 +162,12 @@ def gather_store(path: Path) -> StoreFacts:
     fixed_count = sum(field.is_fixed for field in tensors)
     return replace(
         facts,
-        sample_bytes=sample_bytes,
+        sample_bytes=looked.sample_bytes,
         fixed_count=fixed_count,
         variable_count=len(tensors) - fixed_count,
-        times=times,
+        holds_pixels=any(field.codec in ("raw", "mixed") for field in tensors),
+        times=looked.times,
+        storage=looked.storage,
         residency=residency,
     )
 
@@ -201,89 +213,25 @@ def _spread(values: Sequence[_T], count_max: int) -> list[_T]:
     return [values[place] for place in places]
 
 
-class _Records:
-    """Records of some shards, read one by one as from a cold start: no shard is mapped.
+class _Looked(NamedTuple):
+    """What was found by reading records; see `StoreFacts`."""
 
-    Pages that are mapped would not leave the page cache.
-
-    Args:
-        shards: (path, offsets, lengths) of each.
-        reader: Decodes a record.
-    """
-
-    def __init__(
-        self,
-        shards: Sequence[tuple[Path, NDArray[np.uint64], NDArray[np.uint32]]],
-        reader: RecordReader,
-    ) -> None:
-        self._shards = shards
-        self._reader = reader
-        self._first = np.cumsum([0, *(len(offsets) for _, offsets, _ in shards)])
-        self._descriptors = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path, _, _ in shards]
-        # What a read takes is measured: one that fails is not to be tried again.
-        self._bytes = ReadBytes(len(shards), ReadPolicy(retry_count=0))
-        self._files = [
-            self._bytes.add(number, path, self._descriptors[number])
-            for number, (path, _, _) in enumerate(shards)
-        ]
-
-    def __enter__(self) -> _Records:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bytes.close()
-        for descriptor in self._descriptors:
-            os.close(descriptor)
-
-    def __len__(self) -> int:
-        return int(self._first[-1])
-
-    def _place(self, index: int) -> tuple[int, int, int]:
-        """(number of the shard, offset, bytes) of one record."""
-        number = int(np.searchsorted(self._first, index, side="right")) - 1
-        _, offsets, lengths = self._shards[number]
-        at = index - int(self._first[number])
-        return number, int(offsets[at]), int(lengths[at])
-
-    def forget(self, index: int) -> bool:
-        """Drop a record from the page cache; whether it is gone, as far as one may know."""
-        number, offset, length = self._place(index)
-        descriptor = self._descriptors[number]
-        page_cache.forget(descriptor, offset, length)
-        if not page_cache.may_ask(descriptor):
-            return True
-        start = offset - offset % mmap.PAGESIZE
-        there = page_cache.resident_bytes(descriptor, start, offset + length - start)
-        return 2 * there <= length
-
-    def read(self, index: int) -> tuple[float, int]:
-        """Seconds that it took to read and decode a record, and its bytes.
-
-        Raises:
-            ShardError: It cannot be read or decoded.
-        """
-        number, offset, length = self._place(index)
-        started = time.perf_counter()
-        record = self._files[number][offset : offset + length]
-        try:
-            self._reader.unpack(record)
-        except (CodecError, ImageError) as error:
-            at = index - int(self._first[number])
-            raise ShardError.at(self._shards[number][0], str(error), at) from error
-        return time.perf_counter() - started, length
+    times: SampleTimes
+    storage: StorageTimes
+    sample_bytes: int
 
 
-def _look_at_records(path: Path, manifest: Manifest) -> tuple[SampleTimes, int]:
+def _look_at_records(path: Path, manifest: Manifest, access: Access) -> _Looked:
     """What reading takes, and the mean bytes of a decoded sample."""
-    store = StoreReader(path, manifest)
+    store = StoreReader(path, manifest, access)
     layout = store.layout
     chosen = _spread(range(len(manifest.shards)), _OPENED_COUNT_MAX)
     shards = [store.shard(number) for number in chosen]
     places = [(shard.path, shard.offsets.copy(), shard.lengths.copy()) for shard in shards]
     sample_bytes = mean_sample_bytes(manifest.schema, shards)
     del store, shards  # Unmaps them.
-    with _Records(places, RecordReader(layout)) as records:
-        return _measure(records), sample_bytes
+    with StoredRecords(places, RecordReader(layout)) as records:
+        return _Looked(_measure(records), measure_storage(records), sample_bytes)
 
 
 def mean_sample_bytes(schema: Schema, shards: list[ShardReader]) -> int:
@@ -313,7 +261,7 @@ def _mean_bytes(field: Field, shards: list[ShardReader]) -> float:
     return total / count
 
 
-def _measure(records: _Records) -> SampleTimes:
+def _measure(records: StoredRecords) -> SampleTimes:
     """Read single samples cold and warm, then many at random: the same ones in every run."""
     count = _COLD_COUNT + _RANDOM_COUNT
     picked = np.random.default_rng(0).integers(0, len(records), count).tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from packer.doctor.check import Check
+from packer.doctor.storage import check_epoch, check_reading, check_storage
 from packer.doctor.store import SampleTimes, StoreFacts
 from packer.wording import count_text, size_text, time_text
 from readers.machine import Memory
@@ -53,15 +54,19 @@ def check_single_sample(times: SampleTimes) -> Check:
     return Check(name, "pass", figure, why)
 
 
-def check_random_samples(times: SampleTimes) -> Check:
-    """What random access gives, with the page cache as it is."""
+def check_random_samples(times: SampleTimes, *, is_network: bool = False) -> Check:
+    """What random access gives, with the page cache as it is.
+
+    One sample at a time says little of a network mount, where a batch is read at once: there what
+    an epoch takes is held against what storage gives.
+    """
     name, mean = "random_samples", times.random_s / times.random_count
     rate, byte_rate = 1 / mean, times.random_bytes / times.random_s
     figure = (
         f"{count_text(times.random_count, 'random sample')}: {rate:,.0f}/s, "
         f"{byte_rate / 1e6:,.0f} MB/s, slowest {time_text(times.slowest_s)}"
     )
-    if mean > _RANDOM_S_MAX:
+    if mean > _RANDOM_S_MAX and not is_network:
         why = "A loader worker gives fewer than 100 samples a second, in shuffled order."
         remedy = (
             "read the store once in order, if it fits into RAM: cat STORE/*.lmdb > /dev/null; or "
@@ -101,10 +106,32 @@ def check_page_cache(facts: StoreFacts, memory: Memory) -> Check:
     return Check(name, "pass", figure, why)
 
 
-def store_checks(facts: StoreFacts, memory: Memory) -> list[Check]:
-    """All of them, in the order of the checklist."""
+def store_checks(
+    facts: StoreFacts, memory: Memory, images_per_s: float | None = None
+) -> list[Check]:
+    """All of them, in the order of the checklist.
+
+    Args:
+        facts: What was found.
+        memory: Of the machine.
+        images_per_s: What training is to get; None if that is not known.
+    """
     checks = [check_store(facts)]
     if facts.times is not None:
-        checks += [check_single_sample(facts.times), check_random_samples(facts.times)]
+        checks.append(check_reading(facts.mount, can_map=facts.can_map))
+        checks.append(check_single_sample(facts.times))
+        checks.append(check_random_samples(facts.times, is_network=facts.mount.is_network))
+    if facts.storage is not None:
+        checks.append(check_storage(facts.storage))
+        epoch = check_epoch(
+            facts.storage,
+            facts.mount,
+            sample_count=facts.sample_count,
+            shard_count=facts.shard_count,
+            holds_pixels=facts.holds_pixels,
+            images_per_s=images_per_s,
+        )
+        checks.append(epoch)
+    if facts.times is not None:
         checks.append(check_page_cache(facts, memory))
     return checks

@@ -188,6 +188,26 @@ def test_a_path_lies_on_the_innermost_mount(root, path, folder, kind, is_network
     assert (found.folder, found.type, found.is_network) == (Path(folder), kind, is_network)
 
 
+@pytest.mark.parametrize(
+    ("kinds", "is_network"),
+    [
+        ("nfs nfs4 lustre gpfs beegfs ceph cifs smb3 9p afs glusterfs wekafs panfs orangefs", True),
+        ("fuse fuse.sshfs fuse.s3fs fuse.gcsfuse fuse.juicefs fuse.JuiceFS:disk fuse.rclone", True),
+        ("fuse.mount-s3 fuse.ceph-fuse fuse.glusterfs fuse.goofys fuse.blobfuse2 fuse.cvmfs", True),
+        ("fuse.far fuseblk virtiofs dvs pvfs2 cvfs vboxsf", True),
+        ("ext4 xfs btrfs zfs tmpfs ramfs overlay f2fs ext3 bcachefs erofs squashfs vfat", False),
+    ],
+)
+def test_each_kind_of_file_system_is_known(root, kinds, is_network):
+    """Those of clusters, clouds and virtual machines are read by reads; local ones are mapped."""
+    (root / "proc/self").mkdir(parents=True)
+    for kind in kinds.split():
+        line = f"22 1 0:5 / /data rw - {kind} somewhere rw\n"
+        (root / "proc/self/mountinfo").write_text(line)
+        found = machine.mount_of(Path("/data/store.lmdb"))
+        assert (found.type, found.is_network) == (kind, is_network)
+
+
 def test_options_are_those_of_the_mount_and_of_the_file_system(root):
     """Both say how a path behaves."""
     (root / "proc/self").mkdir(parents=True)

@@ -67,7 +67,8 @@ MACHINE_NAMES = [
     *("cores", "memory", "shared_memory", "file_limit", "threads", "start_method", "load", "cuda")
 ]
 STORE_NAMES = [
-    *("mount", "mount_options", "store", "single_sample", "random_samples", "page_cache")
+    *("mount", "mount_options", "store", "reading", "single_sample", "random_samples", "storage"),
+    *("epoch", "page_cache"),
 ]
 
 
