@@ -21,13 +21,15 @@ from readers.reading.samples import Sample
 from readers.reading.selection import Selection
 from readers.reading.show import SampleReader
 from readers.reading.together import SamplesTogether
-from readers.reading.view import ImageAs, Io, StoreView, access_of, identity_of
+from readers.reading.view import ImageAs, Io, StoreView, access_of
+from readers.staging.settings import cache_of
+from readers.staging.stager import StagingReport
 from readers.store.errors import (
     SchemaMismatchError,
     StoreError,
     UnknownKeyError,
 )
-from readers.store.manifest import Manifest
+from readers.store.manifest import Manifest, identity_of
 from readers.store.read_policy import ReadPolicy
 from readers.store.reader import StoreReader, open_store
 from readers.store.schema import Schema
@@ -101,6 +103,13 @@ class LMDBDataset(Dataset[Any]):
         checks_files: See here, and never again, that all shards are there: by one stat a shard, and
             where the store is read by one listing of its folder. False leaves that out; what is
             missing is then an error where it is read.
+        cache_dir: Folder on a local disk to which this process copies the shards in the background,
+            each digest checked, once for all processes and jobs of the node. Reading begins at once
+            where the store is, and goes over to each copy when it is there; see `docs/staging.md`.
+            Where it cannot be used, a warning is logged (`readers.staging`).
+        cache_limit: Bytes that all copies in it may take: those that were used least recently are
+            removed, unless a process reads them. None: what the disk has.
+        cache_rate: Bytes a second to copy at most. None: no limit.
 
     Raises:
         StoreNotFoundError: There is nothing at `path`.
@@ -128,6 +137,9 @@ class LMDBDataset(Dataset[Any]):
         io: Io = "auto",
         read_policy: ReadPolicy | None = None,
         checks_files: bool = True,
+        cache_dir: str | Path | None = None,
+        cache_limit: int | None = None,
+        cache_rate: int | None = None,
     ) -> None:
         if io not in get_args(Io):
             raise ValueError(f"io must be one of {', '.join(get_args(Io))}; got {io!r}")
@@ -137,8 +149,10 @@ class LMDBDataset(Dataset[Any]):
             )
         if not isinstance(read_policy, ReadPolicy | None):
             raise TypeError(f"read_policy must be a ReadPolicy or None; got {read_policy!r}")
+        cache = cache_of(path, cache_dir, cache_limit, cache_rate)
+        access = access_of(io, path)
         store = open_store(
-            path, checks_files=checks_files, access=access_of(io, path), policy=read_policy
+            path, checks_files=checks_files, access=access, policy=read_policy, cache=cache
         )
         path = os.path.abspath(path)
         names = store.manifest.schema.names
@@ -165,10 +179,13 @@ class LMDBDataset(Dataset[Any]):
                 image_as=image_as,
                 io=io,
                 read_policy=read_policy,
+                cache=cache,
+                stages_in=os.getpid(),
                 # As it is open by now. It costs a slow mount ten calls to find it again.
                 _store=None if io == "read-ahead" else store,
             )
         )
+        self._view.stage(store.manifest)
 
     def _set_view(self, view: StoreView) -> None:
         self._view = view
@@ -248,6 +265,11 @@ class LMDBDataset(Dataset[Any]):
     def columns(self) -> Columns:
         """Arrays of the index, one row for each sample of this dataset, by name."""
         return Columns(self._view.store, self._view.selection)
+
+    def staging(self) -> StagingReport | None:
+        """How far the store is copied to the cache; None without one, and in loader workers."""
+        staging = self._view.stage(self.manifest)
+        return None if staging is None else staging.report()
 
     def __len__(self) -> int:
         return len(self._view)

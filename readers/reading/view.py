@@ -6,7 +6,6 @@ It pickles to a few hundred bytes, and opens the store in each process when it i
 from __future__ import annotations
 
 import errno
-import hashlib
 import mmap
 import os
 from dataclasses import dataclass, field
@@ -18,9 +17,11 @@ from numpy.typing import NDArray
 
 from readers.machine import mount_of
 from readers.reading.selection import Selection
+from readers.staging.background import BackgroundStaging, stage_in_background
+from readers.staging.settings import CacheSettings
 from readers.store.errors import ManifestError, ShardError, StoreError
 from readers.store.layout import MANIFEST_NAME
-from readers.store.manifest import Manifest
+from readers.store.manifest import Manifest, identity_of
 from readers.store.read_policy import ReadPolicy
 from readers.store.reader import Access, StoreReader, open_store
 
@@ -59,7 +60,7 @@ def _refuses_maps(file: Path) -> bool:
     return False
 
 
-_OPENED = ("_store", "_selection")
+_OPENED = ("_store", "_selection", "_staging")
 
 
 @dataclass(eq=False, kw_only=True)
@@ -76,6 +77,8 @@ class StoreView:
         image_as: What images are.
         io: How the store is read from its disk or server.
         read_policy: How stubbornly, and how many at once, where it is not mapped.
+        cache: Where its shards are copied to, and read when they are there; None: nowhere.
+        stages_in: Number of the process whose thread copies them, if it is this one's to do.
     """
 
     path: str
@@ -87,8 +90,11 @@ class StoreView:
     image_as: ImageAs
     io: Io = "auto"
     read_policy: ReadPolicy | None = None
+    cache: CacheSettings | None = None
+    stages_in: int | None = None
     _store: StoreReader | None = field(default=None, repr=False)
     _selection: Selection | None = field(default=None, repr=False)
+    _staging: BackgroundStaging | None = field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Settings alone: an opened store neither travels nor needs to."""
@@ -113,7 +119,9 @@ class StoreView:
             # Whoever made the view has seen that the shards are there.
             access = access_of(self.io, self.path)
             policy = self.read_policy
-            store = open_store(self.path, checks_files=False, access=access, policy=policy)
+            store = open_store(
+                self.path, checks_files=False, access=access, policy=policy, cache=self.cache
+            )
             if identity_of(store.manifest) != self.identity:
                 raise StoreError(
                     f"{self.path}: the store was replaced since this dataset was made. "
@@ -122,7 +130,18 @@ class StoreView:
             if self.io == "read-ahead":
                 store.read_ahead()
             self._store = store
+            self.stage(store.manifest)
         return store
+
+    def stage(self, manifest: Manifest) -> BackgroundStaging | None:
+        """Have the shards be copied to the cache, if that is for this process to do.
+
+        NOTE [ which process copies ]: the one that made the dataset, not one that got it by fork or
+        by a pickle: those are loader workers, which end with an epoch.
+        """
+        if self._staging is None and self.cache is not None and self.stages_in == os.getpid():
+            self._staging = stage_in_background(Path(self.path), manifest, self.cache)
+        return self._staging
 
     @property
     def selection(self) -> Selection:
@@ -160,14 +179,6 @@ class StoreView:
             f"packer verify {self.path}",
             place,
         )
-
-
-def identity_of(manifest: Manifest) -> bytes:
-    """What tells a store from another that took its place."""
-    digest = hashlib.sha256()
-    for shard in manifest.shards:
-        digest.update(shard.sha256.encode())
-    return digest.digest()[:16]
 
 
 def _split_selection(store: StoreReader, split: str) -> Selection:

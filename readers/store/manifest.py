@@ -156,6 +156,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
+def identity_of(manifest: Manifest) -> bytes:
+    """What tells a store from another that took its place."""
+    digest = hashlib.sha256()
+    for shard in manifest.shards:
+        digest.update(shard.sha256.encode())
+    return digest.digest()[:16]
+
+
 def read_manifest(path: str | Path, policy: ReadPolicy | None = None) -> Manifest:
     """The manifest of the store at `path`.
 

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.store.codecs import little
+from readers.store.copies import ShardCache
 from readers.store.errors import StoreError
 from readers.store.layout import MANIFEST_NAME
 from readers.store.manifest import Manifest, read_manifest
@@ -108,6 +109,7 @@ class StoreReader:
         manifest: Its manifest.
         access: How its shards are read.
         policy: How stubbornly, and how many at once, where they are not mapped.
+        cache: Where copies of them may lie, which are read instead.
 
     Attributes:
         manifest: As given.
@@ -125,6 +127,7 @@ class StoreReader:
         manifest: Manifest,
         access: Access = "map",
         policy: ReadPolicy | None = None,
+        cache: ShardCache | None = None,
     ) -> None:
         self.path = path
         self.manifest = manifest
@@ -134,7 +137,9 @@ class StoreReader:
         counts = [shard.sample_count for shard in manifest.shards]
         self.first_samples: NDArray[np.int64] = np.cumsum([0, *counts], dtype=np.int64)
         self._first_samples = self.first_samples.tolist()
-        self.bytes: RecordBytes = self._reserve(manifest)
+        far = self._reserve(manifest)
+        self._copied = None if cache is None else cache.around(far, manifest.shards)
+        self.bytes: RecordBytes = far if self._copied is None else self._copied
         self._shards: list[ShardReader | None] = [None] * len(counts)
         self._reads_ahead = False
         # Kept, so that they stay for the next shards.
@@ -178,19 +183,22 @@ class StoreReader:
     def _open(self, number: int) -> ShardReader:
         info = self.manifest.shards[number]
         path = self.path / info.file
-        descriptor = open_shard_file(path, info, self.policy)
-        try:
-            file = self.bytes.add(number, path, descriptor)
-        finally:
-            os.close(descriptor)
+        file = None if self._copied is None else self._copied.add_copy(number, path)
+        is_mapped = self.access == "map" or file is not None
+        if file is None:
+            descriptor = open_shard_file(path, info, self.policy)
+            try:
+                file = self.bytes.add(number, path, descriptor)
+            finally:
+                os.close(descriptor)
         # Of a mapped file, checking goes through the index from end to end, with the kernel reading
         # ahead. Where files are read, the index comes by two reads: what lies behind them would
         # come along.
         is_random = not self._reads_ahead
-        if is_random and self.access == "read":
+        if is_random and not is_mapped:
             self.bytes.expect(number, in_order=False)
         shard = ShardReader(path, file, info, self.layout)
-        if is_random and self.access == "map":
+        if is_random and is_mapped:
             self.bytes.expect(number, in_order=False)
         return shard
 
@@ -331,7 +339,7 @@ _opening = NumberedLocks()
 _placing = threading.Lock()
 os.register_at_fork(after_in_child=_make_lock)
 
-_Key = tuple[int, int, int, Access, ReadPolicy | None]
+_Key = tuple[int, int, int, Access, ReadPolicy | None, ShardCache | None]
 
 _open_stores: weakref.WeakValueDictionary[_Key, StoreReader] = weakref.WeakValueDictionary()
 
@@ -342,6 +350,7 @@ def open_store(
     checks_files: bool = True,
     access: Access = "map",
     policy: ReadPolicy | None = None,
+    cache: ShardCache | None = None,
 ) -> StoreReader:
     """The store at `path`: the one that this process has open already, or a new one.
 
@@ -352,6 +361,7 @@ def open_store(
             of the folder says which are there, and their sizes are seen as they are opened.
         access: How its shards are read.
         policy: How stubbornly, and how many at once, where they are not mapped.
+        cache: Where copies of them may lie.
 
     Raises:
         ShardError: `checks_files` found shards missing or of another size.
@@ -365,14 +375,14 @@ def open_store(
     except OSError:
         manifest = read_manifest(path)  # Raises with the reason.
         found = os.stat(path / MANIFEST_NAME)
-    key = (found.st_dev, found.st_ino, found.st_mtime_ns, access, policy)
+    key = (found.st_dev, found.st_ino, found.st_mtime_ns, access, policy, cache)
     store = _open_stores.get(key)
     if store is None:
         # The path must go on meaning the same folder when the process changes its own, or when a
         # link is set to a newer store.
         folder = Path(os.path.realpath(path))
         manifest = manifest or read_manifest(folder, policy)
-        store = StoreReader(folder, manifest, access, policy)
+        store = StoreReader(folder, manifest, access, policy, cache)
         _open_stores[key] = store
     if checks_files:
         names = None

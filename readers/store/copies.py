@@ -1,0 +1,28 @@
+"""What an opened store asks of a cache of its shards; `readers.staging` has one."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from readers.store.manifest import ShardInfo
+from readers.store.record_bytes import FileBytes, RecordBytes
+
+
+class CopiedBytes(RecordBytes, Protocol):
+    """A door to record bytes that takes shards from copies where there are any."""
+
+    def add_copy(self, number: int, path: Path) -> FileBytes | None:
+        """Take a shard in from its copy, in place of `add`; None where there is no copy."""
+
+
+class ShardCache(Hashable, Protocol):
+    """A place with copies of shards. Equal ones lead to one `StoreReader`."""
+
+    def around(self, far: RecordBytes, shards: Sequence[ShardInfo]) -> CopiedBytes:
+        """A door that leads to the copies, and else to `far`.
+
+        Raises:
+            MemoryError: The process may not reserve that many addresses.
+        """
