@@ -49,6 +49,23 @@ class ByteSize(_Size):
 BYTE_SIZE = ByteSize()
 
 
+class ByteRate(ByteSize):
+    """A rate such as 200MB/s."""
+
+    name = "rate"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """The bytes a second."""
+        return super().convert(
+            value if isinstance(value, int) else value.removesuffix("/s"), param, ctx
+        )
+
+
+BYTE_RATE = ByteRate()
+
+
 class ClassNamesParam(_Names):
     """Class names: a file with one a line, or names with commas between them."""
 
