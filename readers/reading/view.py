@@ -143,6 +143,12 @@ class StoreView:
             self._staging = stage_in_background(Path(self.path), manifest, self.cache)
         return self._staging
 
+    def shards_of(self, indices: NDArray[np.int64]) -> list[int]:
+        """Numbers of the shards in which samples lie, in the order in which they come up."""
+        positions = self.selection.positions(indices)
+        numbers = np.searchsorted(self.store.first_samples, positions, side="right") - 1
+        return list(dict.fromkeys(numbers.tolist()))
+
     @property
     def selection(self) -> Selection:
         """Positions in the store of the samples, in order."""

@@ -10,6 +10,7 @@ import logging
 import os
 import threading
 import weakref
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from readers.staging.settings import CacheSettings
@@ -42,6 +43,14 @@ class BackgroundStaging:
         )
         self._thread.start()
         self._ended = weakref.finalize(self, _end, os.getpid(), stop, self._thread)
+
+    def expect(self, order: Callable[[], Sequence[int]]) -> None:
+        """Have those shards copied first that are needed first.
+
+        Args:
+            order: Says so, whenever it is asked: numbers of shards. It must not keep this object.
+        """
+        self._stager.order = order
 
     def report(self) -> StagingReport:
         """What is there now, and what went wrong so far."""

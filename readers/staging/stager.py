@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +69,10 @@ class Stager:
         manifest: Its manifest.
         settings: The cache.
         open_source: Opens a shard where it lies.
+
+    Attributes:
+        order: Says which shards are needed first, by number, whenever it is asked; None: whoever
+            else reads the store on this node may have said so in the cache.
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class Stager:
         open_source: OpenSource = RecordSource.of_file,
     ) -> None:
         self.folder = CacheFolder(settings.folder)
+        self.order: Callable[[], Sequence[int]] | None = None
         self._path = path
         self._settings = settings
         self._open_source = open_source
@@ -119,6 +124,7 @@ class Stager:
                 if locks.hold(store_key(self._identity)):
                     self._copy_all(locks, stop, on_bytes)
                     break
+                self._hint()
                 stop.wait(LOOK_S)
                 before, staged_bytes = staged_bytes, self.staged_bytes()
                 on_bytes(staged_bytes - before)
@@ -184,10 +190,22 @@ class Stager:
 
     def _in_order(self) -> Iterator[ShardInfo]:
         """All shards: those first that are needed next, as far as a loader said so."""
+        self._hint()
         count = len(self._shards)
         hinted = [n for n in self.folder.hinted(self._identity) if 0 <= n < count]
         for number in dict.fromkeys([*hinted, *range(count)]):
             yield self._shards[number]
+
+    def _hint(self) -> None:
+        """Tell whoever copies, this process or another one, what is needed first here."""
+        if self.order is None:
+            return
+        try:
+            numbers = self.order()
+        except StoreError:
+            return  # It could not be found out; training will meet the reason, and tell it.
+        if numbers:
+            self.folder.hint(self._identity, numbers)
 
     def _copy(
         self,
