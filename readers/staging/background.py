@@ -6,6 +6,7 @@ the network and the disk nearly all the time, and hashes without the interpreter
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import threading
@@ -74,6 +75,10 @@ def stage_in_background(
         if running is None:
             stager = Stager(path, manifest, settings)
             running = _running[key] = BackgroundStaging(stager)
+            # As the last that was registered, and so the first that runs: before the finalizers
+            # that close files under the thread's hands.
+            atexit.unregister(_end_all)
+            atexit.register(_end_all)
         return running
 
 
@@ -111,6 +116,12 @@ def _end(pid: int, stop: threading.Event, thread: threading.Thread) -> None:
     stop.set()
     if thread is not threading.current_thread():
         thread.join(_END_S)
+
+
+def _end_all() -> None:
+    """The process ends."""
+    for running in list(_running.values()):
+        running.close()
 
 
 def _forget() -> None:

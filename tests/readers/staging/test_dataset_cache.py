@@ -7,6 +7,8 @@ import logging
 import os
 import pickle
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -23,6 +25,8 @@ from readers.staging import background, cache_folder
 from readers.staging import stager as stager_module
 from readers.staging.cache_folder import store_key
 from readers.store.manifest import identity_of, read_manifest
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(autouse=True)
@@ -249,6 +253,34 @@ def test_problems_are_told_once(far, store, cache, caplog, monkeypatch, until):
     until(lambda: dataset.staging().is_whole)
     until(lambda: not staging_threads())
     assert caplog.text.count("shard-00001.lmdb") == 1
+
+
+def test_a_process_ends_in_the_middle_of_a_copy(far, cache):
+    """Silently, with what it has; no exception of a thread, and no file closed under its hands."""
+    code = (
+        "import sys, threading\n"
+        "from readers.dataset import LMDBDataset\n"
+        "from readers.staging import shard_copy\n"
+        "begun, real = threading.Event(), shard_copy.RecordSource.read\n"
+        "def read(self, start, into):\n"
+        "    begun.set()\n"
+        "    real(self, start, into)\n"
+        "shard_copy.RecordSource.read = read\n"
+        "dataset = LMDBDataset(sys.argv[1], cache_dir=sys.argv[2], cache_rate=300_000)\n"
+        "begun.wait(60)\n"
+    )
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", code, far.path, cache.path.parent],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+    assert len(cache.whole()) < 6
+    assert cache.entries()
 
 
 def test_a_cache_within_its_store_is_a_mistake(store, tmp_path):
