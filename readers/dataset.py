@@ -27,6 +27,7 @@ from readers.store.errors import (
     UnknownKeyError,
 )
 from readers.store.manifest import Manifest
+from readers.store.place import Url, place_of
 from readers.store.reader import StoreReader, open_store
 from readers.store.schema import Schema
 
@@ -76,7 +77,8 @@ class LMDBDataset(Dataset[Any]):
     sample owns its memory: it stays valid, and may be written to, whatever becomes of the dataset.
 
     Args:
-        path: Folder written by `packer build`.
+        path: Folder written by `packer build`; or a URL of one in a bucket or on a web server, such
+            as "s3://bucket/out.lmdb" (`pip install "lmdb-packer[remote]"`; see docs/buckets.md).
         split: Name of a split, as the raw data has it or as "train", "val" or "test". None means
             all samples.
         fields: Names of the fields to decode, in any order. None means all, or those in `returns`.
@@ -90,19 +92,22 @@ class LMDBDataset(Dataset[Any]):
             takes the field's place. So transforms of torchvision and timm get the image alone.
         io: How the store is read from its disk or server. "auto" reads what is asked for, in large
             pieces, and no neighbours: right for shuffled passes. On network mounts (NFS, Lustre,
-            FUSE, ...) it is "read": many explicit reads at once, which are tried again when the
-            server fails for a while; elsewhere "map": out of mapped files. Either may be asked for.
-            "read-ahead" is "auto" with the kernel reading on, for passes in the order of the store;
-            it holds for the store in this process.
+            FUSE, ...) and at URLs it is "read": many explicit reads at once, which are tried again
+            when the server fails for a while; elsewhere "map": out of mapped files. Either may be
+            asked for; at a URL nothing can be mapped. "read-ahead" is "auto" with the kernel
+            reading on, for passes in the order of the store; it holds for all of this process.
         checks_files: See by one stat a shard, here and never again, that all are there. False
             leaves that out, for a store of thousands of shards on a slow mount; what is missing is
             then an error where it is read.
+        storage_options: Of a store at a URL: settings of its file system, as fsspec has them (keys,
+            an endpoint, headers). They are pickled with the dataset.
 
     Raises:
         StoreNotFoundError: There is nothing at `path`.
         StoreIncompleteError: The folder has no manifest: its build did not finish.
         ShardError: Shards are missing or of another size: it was not copied to the end.
         FormatVersionError: The store is of a version that this release cannot read.
+        RemoteError: A bucket or server refuses, fails or does not answer.
         SchemaMismatchError: `split`, `fields` or `returns` names what the store does not have.
 
     Example:
@@ -123,6 +128,7 @@ class LMDBDataset(Dataset[Any]):
         transform_field: str | None = None,
         io: Io = "auto",
         checks_files: bool = True,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         if io not in get_args(Io):
             raise ValueError(f"io must be one of {', '.join(get_args(Io))}; got {io!r}")
@@ -130,8 +136,9 @@ class LMDBDataset(Dataset[Any]):
             raise ValueError(
                 f"image_as must be one of {', '.join(get_args(ImageAs))}; got {image_as!r}"
             )
-        store = open_store(path, checks_files=checks_files, access=access_of(io, path))
-        path = os.path.abspath(path)
+        place = place_of(path, storage_options)
+        store = open_store(place, checks_files=checks_files, access=access_of(io, place))
+        path = str(place) if isinstance(place, Url) else os.path.abspath(place)
         names = store.manifest.schema.names
         result = checked_names("returns", returns, names, path)
         wanted = checked_names("fields", fields, names, path)
@@ -155,6 +162,9 @@ class LMDBDataset(Dataset[Any]):
                 returns=result,
                 image_as=image_as,
                 io=io,
+                url=place if isinstance(place, Url) else None,
+                # To connect and ask for the manifest again would be more round trips.
+                _store=store if isinstance(place, Url) else None,
             )
         )
 

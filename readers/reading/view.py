@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +16,7 @@ from readers.machine import mount_of
 from readers.reading.selection import Selection
 from readers.store.errors import ManifestError, ShardError, StoreError
 from readers.store.manifest import Manifest
+from readers.store.place import Place, Url, place_of
 from readers.store.reader import Access, StoreReader, open_store
 
 ImageAs = Literal["tensor", "numpy", "pil"]
@@ -24,14 +24,21 @@ ImageAs = Literal["tensor", "numpy", "pil"]
 Io = Literal["auto", "map", "read", "read-ahead"]
 
 
-def access_of(io: Io, path: str | Path) -> Access:
-    """How the shards of a store are read: by reads where its folder is on a network mount.
+def access_of(io: Io, place: Place) -> Access:
+    """How the shards of a store are read: by reads where it is on a network mount, or at a URL.
 
     Out of a mapped file a network mount gives page after page, one small request after the other.
+
+    Raises:
+        ValueError: A store at a URL cannot be mapped.
     """
+    if isinstance(place, Url):
+        if io == "map":
+            raise ValueError(f"io must be 'auto' or 'read' for a store at a URL; got {io!r}")
+        return "read"
     if io == "map" or io == "read":
         return io
-    return "read" if mount_of(Path(path)).is_network else "map"
+    return "read" if mount_of(place).is_network else "map"
 
 
 _OPENED = ("_store", "_selection")
@@ -42,7 +49,7 @@ class StoreView:
     """Some samples and fields of a store.
 
     Attributes:
-        path: Folder of the store, absolute.
+        path: Folder of the store, absolute; or its URL, as it may be shown.
         identity: Digest of the store that `path` had when the view was made.
         split: Name of a split, or None for all samples.
         chosen: Positions in the store, once they were chosen; else a split is found in the index.
@@ -50,6 +57,7 @@ class StoreView:
         returns: Names of those that make a tuple of a sample, or None for dicts.
         image_as: What images are.
         io: How the store is read from its disk or server.
+        url: Its URL, when it lies at one, with what is needed to read there.
     """
 
     path: str
@@ -60,6 +68,7 @@ class StoreView:
     returns: tuple[str, ...] | None
     image_as: ImageAs
     io: Io = "auto"
+    url: Url | None = None
     _store: StoreReader | None = field(default=None, repr=False)
     _selection: Selection | None = field(default=None, repr=False)
 
@@ -75,6 +84,11 @@ class StoreView:
         self.__dict__.update(dict.fromkeys(_OPENED))
 
     @property
+    def place(self) -> Place:
+        """Where the store lies."""
+        return place_of(self.path) if self.url is None else self.url
+
+    @property
     def store(self) -> StoreReader:
         """The store, opened in this process.
 
@@ -84,8 +98,8 @@ class StoreView:
         store = self._store
         if store is None:
             # Whoever made the view has seen that the shards are there.
-            access = access_of(self.io, self.path)
-            store = open_store(self.path, checks_files=False, access=access)
+            place = self.place
+            store = open_store(place, checks_files=False, access=access_of(self.io, place))
             if identity_of(store.manifest) != self.identity:
                 raise StoreError(
                     f"{self.path}: the store was replaced since this dataset was made. "
