@@ -10,15 +10,15 @@ from typing import Any
 import click
 
 from packer.cli import printable
-from packer.cli.params import BYTE_RATE, BYTE_SIZE
+from packer.cli.params import BYTE_RATE, BYTE_SIZE, PLACE
+from readers.store.place import Place
 
-_PATH: Any = click.Path(path_type=Path)
 _MIB = 2**20
 
 
 @click.command("stage")
-@click.argument("stores", metavar="[STORE]...", nargs=-1, type=_PATH)
-@click.argument("folder", metavar="DIR", type=_PATH)
+@click.argument("stores", metavar="[STORE]...", nargs=-1, type=PLACE)
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
     "--limit",
     "limit_bytes",
@@ -36,7 +36,7 @@ _MIB = 2**20
 @click.option("--evict", "evicts", is_flag=True, help="Remove copies that no process uses.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def stage_command(
-    stores: tuple[Path, ...],
+    stores: tuple[Place, ...],
     folder: Path,
     limit_bytes: int | None,
     rate_bytes: int | None,
@@ -72,7 +72,7 @@ def _print(facts: Any, text: str, as_json: bool) -> None:
 
 
 def _stage(
-    stores: tuple[Path, ...],
+    stores: tuple[Place, ...],
     folder: Path,
     limit_bytes: int | None,
     rate_bytes: int | None,

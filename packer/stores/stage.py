@@ -18,6 +18,7 @@ from readers.staging.settings import CacheSettings, check_apart
 from readers.staging.stager import Stager, StagingReport
 from readers.staging.status import CacheStatus, StoreStatus, cache_status
 from readers.store.manifest import read_manifest
+from readers.store.place import Place, Url, place_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +72,7 @@ class StageReport:
 
 
 def stage(
-    stores: Sequence[str | Path],
+    stores: Sequence[str | Place],
     folder: str | Path,
     *,
     limit_bytes: int | None = None,
@@ -83,7 +84,7 @@ def stage(
     What another process copies is waited for. Interrupted, the next call goes on.
 
     Args:
-        stores: Folders of stores.
+        stores: Folders of stores, or their URLs.
         folder: On a local disk.
         limit_bytes: What all copies in the cache may take. None: what the disk has.
         rate_bytes: Bytes a second to copy at most. None: no limit.
@@ -99,8 +100,11 @@ def stage(
     begun = time.monotonic()
     stagers = []
     for path in stores:
-        check_apart(path, folder)
-        stagers.append(Stager(Path(os.path.abspath(path)), read_manifest(path), settings))
+        place = place_of(path)
+        check_apart(place, folder)
+        if not isinstance(place, Url):
+            place = Path(os.path.abspath(place))
+        stagers.append(Stager(place, read_manifest(place), settings))
     stop = threading.Event()
     reports = [stager.run(stop, on_bytes, tries_damaged=True) for stager in stagers]
     return StageReport(
@@ -112,7 +116,7 @@ def stage(
     )
 
 
-def missing_bytes(stores: Sequence[str | Path], folder: str | Path) -> int:
+def missing_bytes(stores: Sequence[str | Place], folder: str | Path) -> int:
     """Bytes of stores that are not in a cache yet. Raises StoreError."""
     whole = CacheFolder(folder).whole()
     return sum(
@@ -123,13 +127,13 @@ def missing_bytes(stores: Sequence[str | Path], folder: str | Path) -> int:
     )
 
 
-def stage_status(stores: Sequence[str | Path], folder: str | Path) -> CacheStatus:
+def stage_status(stores: Sequence[str | Place], folder: str | Path) -> CacheStatus:
     """What is in a cache: of these stores, or of all that were staged.
 
     Raises:
         StoreError: There is no such store, or no cache.
     """
-    found = [StagedStore.of(path, read_manifest(path)) for path in stores]
+    found = [StagedStore.of(str(path), read_manifest(path)) for path in stores]
     return cache_status(CacheFolder(folder), found or None)
 
 
@@ -162,7 +166,7 @@ def _describe_store(store: StoreStatus) -> str:
     )
 
 
-def stage_evict(stores: Sequence[str | Path], folder: str | Path) -> Evicted:
+def stage_evict(stores: Sequence[str | Place], folder: str | Path) -> Evicted:
     """Remove copies that no process uses: of these stores, or all.
 
     Raises:
@@ -170,7 +174,7 @@ def stage_evict(stores: Sequence[str | Path], folder: str | Path) -> Evicted:
     """
     cache = CacheFolder(folder)
     cache_status(cache, [])
-    chosen = [StagedStore.of(path, read_manifest(path)) for path in stores]
+    chosen = [StagedStore.of(str(path), read_manifest(path)) for path in stores]
     digests = {digest for store in chosen for digest, _ in store.shards}
     evicted = evict(cache, digests if stores else None)
     left = {entry.sha256 for entry in cache.entries()}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from readers.store.errors import SchemaMismatchError
 from readers.store.manifest import Manifest
+from readers.store.place import Place
 from readers.store.splits import canonical_split
 
 _SETTINGS = ("split", "fields", "returns", "image_as", "transform_field", "io")
@@ -54,7 +54,7 @@ def cannot_set(name: str, known: Iterable[str]) -> str:
     )
 
 
-def unknown(what: str, name: str, known: Sequence[str], path: str | Path) -> str:
+def unknown(what: str, name: str, known: Sequence[str], path: str | Place) -> str:
     """The message that a store has nothing of this name, with the nearest one that it has."""
     close = difflib.get_close_matches(str(name), known, 1)
     hint = f" Did you mean {close[0]!r}?" if close else ""

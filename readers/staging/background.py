@@ -12,12 +12,12 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from readers.staging.settings import CacheSettings
 from readers.staging.stager import Stager, StagingReport
 from readers.store.errors import StoreError
 from readers.store.manifest import Manifest, identity_of
+from readers.store.place import Place
 
 _log = logging.getLogger("readers.staging")
 
@@ -63,7 +63,7 @@ class BackgroundStaging:
 
 
 def stage_in_background(
-    path: Path, manifest: Manifest, settings: CacheSettings
+    path: Place, manifest: Manifest, settings: CacheSettings
 ) -> BackgroundStaging:
     """The thread that stages a store in this process: the one that there is, or a new one.
 

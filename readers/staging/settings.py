@@ -11,6 +11,7 @@ from pathlib import Path
 from readers.staging.cache_folder import CacheFolder, StagingError
 from readers.staging.staged_bytes import StagedBytes
 from readers.store.manifest import ShardInfo
+from readers.store.place import Place, Url
 from readers.store.record_bytes import RecordBytes
 
 _log = logging.getLogger("readers.staging")
@@ -42,12 +43,14 @@ class CacheSettings:
         return StagedBytes(far, shards, CacheFolder(self.folder))
 
 
-def check_apart(store: str | Path, folder: str | Path) -> None:
+def check_apart(store: Place, folder: str | Path) -> None:
     """A cache lies neither in its store nor around it.
 
     Raises:
         ValueError: It does.
     """
+    if isinstance(store, Url):
+        return
     a, b = Path(os.path.realpath(store)), Path(os.path.realpath(folder))
     if a == b or a in b.parents:
         raise ValueError(
@@ -57,7 +60,7 @@ def check_apart(store: str | Path, folder: str | Path) -> None:
 
 
 def cache_of(
-    store: str | Path, folder: str | Path | None, bytes_max: int | None, bytes_per_s_max: int | None
+    store: Place, folder: str | Path | None, bytes_max: int | None, bytes_per_s_max: int | None
 ) -> CacheSettings | None:
     """The cache that the user of a store asks for, if it can be used; else a warning says why not.
 

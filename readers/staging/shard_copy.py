@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -18,9 +17,12 @@ from numpy.typing import NDArray
 from readers.staging.cache_folder import CacheFolder, StagingError
 from readers.staging.rate_limit import RateLimit
 from readers.store.manifest import ShardInfo, sync_folder
+from readers.store.place import Place, Url
 from readers.store.read_bytes import ReadBytes
-from readers.store.record_bytes import Announced, RecordBytes, Wanted
-from readers.store.shard_reader import open_shard_file
+from readers.store.record_bytes import NO_DESCRIPTOR, Announced, RecordBytes, Wanted
+from readers.store.remote import files_of
+from readers.store.remote_shards import REMOTE_POLICY, RemoteShards
+from readers.store.shard_reader import check_size, open_shard_file
 
 PIECE_BYTES = 16 * 2**20
 """Read at a time, as several reads at once; see `ReadPolicy.read_bytes_max`."""
@@ -63,12 +65,14 @@ class RecordSource:
         self._next: tuple[int, int, Announced] | None = None
 
     @classmethod
-    def of_file(cls, store: Path, info: ShardInfo) -> RecordSource:
-        """A shard in a store's folder.
+    def of_shard(cls, store: Place, info: ShardInfo) -> RecordSource:
+        """A shard of a store, in its folder or at its URL.
 
         Raises:
             ShardError: It is not there, or of another size.
         """
+        if isinstance(store, Url):
+            return cls._at_url(store, info)
         path = store / info.file
         descriptor = open_shard_file(path, info)
         record_bytes = ReadBytes(1)
@@ -77,6 +81,13 @@ class RecordSource:
         finally:
             os.close(descriptor)
         record_bytes.expect(0, in_order=True)
+        return cls(record_bytes, info.bytes)
+
+    @classmethod
+    def _at_url(cls, store: Url, info: ShardInfo) -> RecordSource:
+        record_bytes = ReadBytes(1, REMOTE_POLICY, RemoteShards(files_of(store)))
+        file = record_bytes.add(0, store / info.file, NO_DESCRIPTOR)
+        check_size(store / info.file, len(file), info)
         return cls(record_bytes, info.bytes)
 
     def read(self, start: int, into: memoryview) -> None:

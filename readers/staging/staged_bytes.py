@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
@@ -28,6 +27,7 @@ from readers.staging.cache_folder import CacheFolder, use_key
 from readers.store.errors import ShardError
 from readers.store.manifest import ShardInfo
 from readers.store.mapped_bytes import MappedBytes
+from readers.store.place import Place
 from readers.store.record_bytes import NO_PICKLE, Announced, FileBytes, Pieces, RecordBytes, Wanted
 from readers.store.shard_reader import open_shard_file
 
@@ -58,7 +58,7 @@ class StagedBytes:
         self._is_near = np.zeros(len(shards), bool)
         self._files: dict[int, FileBytes] = {}
         # Those that were opened from far, by digest: number and path.
-        self._waiting: dict[str, tuple[int, Path]] = {}
+        self._waiting: dict[str, tuple[int, Place]] = {}
         self._in_order: dict[int, bool] = {}
         self._locks: ByteLocks | None = None
         self._looking = threading.Lock()
@@ -75,13 +75,13 @@ class StagedBytes:
         """Shards that are read from their copy."""
         return int(self._is_near.sum())
 
-    def add(self, number: int, path: Path, descriptor: int) -> FileBytes:
+    def add(self, number: int, path: Place, descriptor: int) -> FileBytes:
         """See `RecordBytes.add`."""
         far = self._far.add(number, path, descriptor)
         self._waiting[self._shards[number].sha256] = number, path
         return _SwitchedFile(self._files, number, far)
 
-    def add_copy(self, number: int, path: Path) -> FileBytes | None:
+    def add_copy(self, number: int, path: Place) -> FileBytes | None:
         """Take a shard in from its copy, so that it need not be opened where the store lies.
 
         Args:

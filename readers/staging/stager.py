@@ -12,7 +12,6 @@ import errno
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from readers.staging.byte_locks import ByteLocks
 from readers.staging.cache_folder import CacheFolder, StagedStore, copy_key, store_key
@@ -22,13 +21,14 @@ from readers.staging.settings import CacheSettings
 from readers.staging.shard_copy import RecordSource, ShardDamagedError, ShardSource, copy_shard
 from readers.store.errors import StoreError
 from readers.store.manifest import Manifest, ShardInfo, identity_of
+from readers.store.place import Place
 
 LOOK_S = 1.0
 """Between two looks whether others have gone on, or ended."""
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
-OpenSource = Callable[[Path, ShardInfo], ShardSource]
+OpenSource = Callable[[Place, ShardInfo], ShardSource]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class Stager:
     """Copies the shards of one store into a cache.
 
     Args:
-        path: The store.
+        path: The store's folder, or its URL.
         manifest: Its manifest.
         settings: The cache.
         open_source: Opens a shard where it lies.
@@ -77,10 +77,10 @@ class Stager:
 
     def __init__(
         self,
-        path: Path,
+        path: Place,
         manifest: Manifest,
         settings: CacheSettings,
-        open_source: OpenSource = RecordSource.of_file,
+        open_source: OpenSource = RecordSource.of_shard,
     ) -> None:
         self.folder = CacheFolder(settings.folder)
         self.order: Callable[[], Sequence[int]] | None = None
@@ -155,7 +155,7 @@ class Stager:
     def _copy_all(
         self, locks: ByteLocks, stop: threading.Event, on_bytes: Callable[[int], None]
     ) -> None:
-        self.folder.note_store(StagedStore.of(self._path, self._manifest))
+        self.folder.note_store(StagedStore.of(str(self._path), self._manifest))
         hold_to_limit(self.folder, self._settings.bytes_max)
         rate = RateLimit(self._settings.bytes_per_s_max, stop.wait)
         while not stop.is_set():

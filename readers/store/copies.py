@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from pathlib import Path
 from typing import Protocol
 
 from readers.store.manifest import ShardInfo
+from readers.store.place import Place
 from readers.store.record_bytes import FileBytes, RecordBytes
 
 
 class CopiedBytes(RecordBytes, Protocol):
     """A door to record bytes that takes shards from copies where there are any."""
 
-    def add_copy(self, number: int, path: Path) -> FileBytes | None:
+    def add_copy(self, number: int, path: Place) -> FileBytes | None:
         """Take a shard in from its copy, in place of `add`; None where there is no copy."""
 
 

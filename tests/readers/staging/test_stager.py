@@ -115,7 +115,7 @@ class Broken(RecordSource):
 def test_damage_on_the_way_is_found(far, cache, stager_of, monkeypatch):
     """The shard is not copied, the others are, and the report says which; later it is right."""
     monkeypatch.setattr(Broken, "left", 1)
-    stager = stager_of(far.path, open_source=Broken.of_file)
+    stager = stager_of(far.path, open_source=Broken.of_shard)
     report = run(stager)
     digests = [info.sha256 for info in read_manifest(far.path).shards]
     assert report.staged_count == 5
@@ -142,7 +142,7 @@ def test_a_partial_copy_is_gone_on_with(far, cache, stager_of):
             starts.append((start, len(into)))
             super().read(start, into)
 
-    assert run(stager_of(far.path, open_source=Counting.of_file)).is_whole
+    assert run(stager_of(far.path, open_source=Counting.of_shard)).is_whole
     assert starts[0] == (40_000, len(content) - 40_000)
     assert contents(cache) == expected(far.path)
 
@@ -205,7 +205,7 @@ def test_what_is_needed_next_comes_first(far, cache, stager_of):
         opened.append(int(info.file[6:11]))
         if len(opened) == 2:
             cache.hint(identity, [5])
-        return RecordSource.of_file(path, info)
+        return RecordSource.of_shard(path, info)
 
     assert run(stager_of(far.path, open_source=noted)).is_whole
     assert opened == [4, 2, 5, 0, 1, 3]
