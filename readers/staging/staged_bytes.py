@@ -12,9 +12,12 @@ was opened before stays where it was read.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NoReturn
@@ -30,6 +33,8 @@ from readers.store.mapped_bytes import MappedBytes
 from readers.store.place import Place
 from readers.store.record_bytes import NO_PICKLE, Announced, FileBytes, Pieces, RecordBytes, Wanted
 from readers.store.shard_reader import open_shard_file
+
+_log = logging.getLogger("readers.staging")
 
 _LOOK_S = 1.0
 """Between two looks for new copies: a listing of a thousand names takes 0.3 ms."""
@@ -60,6 +65,10 @@ class StagedBytes:
         # Those that were opened from far, by digest: number and path.
         self._waiting: dict[str, tuple[int, Place]] = {}
         self._in_order: dict[int, bool] = {}
+        self._dropped: set[int] = set()
+        # What was used least recently goes first: that counts from the end of its use.
+        self._used: set[str] = set()
+        weakref.finalize(self, _note_used, self._folder, self._used)
         self._locks: ByteLocks | None = None
         self._looking = threading.Lock()
         self._pid = os.getpid()
@@ -78,7 +87,8 @@ class StagedBytes:
     def add(self, number: int, path: Place, descriptor: int) -> FileBytes:
         """See `RecordBytes.add`."""
         far = self._far.add(number, path, descriptor)
-        self._waiting[self._shards[number].sha256] = number, path
+        if number not in self._dropped:
+            self._waiting[self._shards[number].sha256] = number, path
         return _SwitchedFile(self._files, number, far)
 
     def add_copy(self, number: int, path: Place) -> FileBytes | None:
@@ -92,6 +102,8 @@ class StagedBytes:
             All its bytes; None where there is no copy, or it cannot be read.
         """
         info = self._shards[number]
+        if number in self._dropped:
+            return None
         try:
             with _making:
                 if self._locks is None:
@@ -110,9 +122,23 @@ class StagedBytes:
         finally:
             os.close(descriptor)
         self._folder.note_used(info.sha256)
+        self._used.add(info.sha256)
         self._files[number] = file
         self._is_near[number] = True
         return file
+
+    def drop_copy(self, number: int) -> None:
+        """See `CopiedBytes.drop_copy`. The copy is removed, as far as this process may.
+
+        It stays mapped, and so it is not to be taken again: a file is mapped once.
+        """
+        self._is_near[number] = False
+        self._files.pop(number, None)
+        self._dropped.add(number)
+        path = self._folder.copy_path(self._shards[number].sha256)
+        _log.warning("%s: this copy is damaged; the shard is read where the store is.", path)
+        with contextlib.suppress(OSError):
+            path.unlink()
 
     def expect(self, number: int, *, in_order: bool) -> None:
         """See `RecordBytes.expect`."""
@@ -278,6 +304,11 @@ class _SwitchedFile:
 
     def __getitem__(self, part: slice, /) -> memoryview:
         return self._copies.get(self._number, self._far)[part]
+
+
+def _note_used(folder: CacheFolder, digests: set[str]) -> None:
+    for digest in digests:
+        folder.note_used(digest)
 
 
 def _make_lock() -> None:

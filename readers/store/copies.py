@@ -16,6 +16,9 @@ class CopiedBytes(RecordBytes, Protocol):
     def add_copy(self, number: int, path: Place) -> FileBytes | None:
         """Take a shard in from its copy, in place of `add`; None where there is no copy."""
 
+    def drop_copy(self, number: int) -> None:
+        """Read a shard where the store is after all: its copy is damaged."""
+
 
 class ShardCache(Hashable, Protocol):
     """A place with copies of shards. Equal ones lead to one `StoreReader`."""

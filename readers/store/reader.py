@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from readers.store.codecs import little
 from readers.store.copies import ShardCache
-from readers.store.errors import StoreError
+from readers.store.errors import ShardError, StoreError
 from readers.store.layout import MANIFEST_NAME
 from readers.store.manifest import (
     Manifest,
@@ -211,16 +211,27 @@ class StoreReader:
         info = self.manifest.shards[number]
         path = self.path / info.file
         file = None if self._copied is None else self._copied.add_copy(number, path)
-        is_mapped = self.access == "map" or file is not None
-        if file is None:
-            file = self._taken_in(number, path, info)
-        # Of a mapped file, checking goes through the index from end to end, with the kernel reading
-        # ahead. Where files are read, the index comes by two reads: what lies behind them would
-        # come along.
+        if self._copied is not None and file is not None:
+            try:
+                return self._checked(number, path, file, is_mapped=True)
+            except ShardError:
+                self._copied.drop_copy(number)
+        file = self._taken_in(number, path, info)
+        return self._checked(number, path, file, is_mapped=self.access == "map")
+
+    def _checked(
+        self, number: int, path: Place, file: FileBytes, *, is_mapped: bool
+    ) -> ShardReader:
+        """A shard that was taken in.
+
+        Of a mapped file, checking goes through the index from end to end, with the kernel reading
+        ahead. Where files are read, the index comes by two reads: what lies behind them would come
+        along.
+        """
         is_random = not self._reads_ahead
         if is_random and not is_mapped:
             self.bytes.expect(number, in_order=False)
-        shard = ShardReader(path, file, info, self.layout)
+        shard = ShardReader(path, file, self.manifest.shards[number], self.layout)
         if is_random and is_mapped:
             self.bytes.expect(number, in_order=False)
         return shard

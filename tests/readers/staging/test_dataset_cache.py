@@ -139,6 +139,40 @@ def test_what_is_staged_is_not_opened_where_the_store_is(far, store, cache, unti
     assert dataset.select([47, 3]).view.store is dataset.view.store
 
 
+def test_a_copy_that_was_damaged_later_is_not_the_end(far, store, cache, caplog, until):
+    """It is removed, its shard is read where the store is, and then copied again."""
+    first = LMDBDataset(store, cache_dir=cache.path.parent)
+    until(lambda: first.staging().is_whole)
+    first.close()
+    path = cache.copy_path(first.manifest.shards[2].sha256)
+    first.close()
+    gc.collect()
+    size = path.stat().st_size
+    path.chmod(0o644)
+    path.write_bytes(bytes(size))
+    dataset = LMDBDataset(store, cache_dir=cache.path.parent)
+    assert [dataset[at]["key"] for at in range(48)] == [s["key"] for s in far.samples]
+    assert f"{path}: this copy is damaged" in caplog.text
+    dataset.close()
+    again = LMDBDataset(store, cache_dir=cache.path.parent)
+    until(lambda: again.staging().is_whole)
+    assert path.read_bytes() == (store / "shard-00002.lmdb").read_bytes()
+    again.close()
+
+
+def test_the_end_of_use_is_what_counts(store, cache, until):
+    """Of two stores, the one that was read until now is not the first to go."""
+    dataset = LMDBDataset(store, cache_dir=cache.path.parent)
+    until(lambda: dataset.staging().is_whole)
+    dataset.close()
+    assert dataset[0]["key"] == "000"
+    path = cache.copy_path(dataset.manifest.shards[0].sha256)
+    os.utime(path, (1, 1))
+    dataset.close()
+    gc.collect()
+    assert path.stat().st_mtime > 1_000_000
+
+
 def test_copying_ends_with_the_last_user_of_the_dataset(store, cache, held):
     """Whether it is closed or forgotten; a part of it is a user."""
     dataset = LMDBDataset(store, cache_dir=cache.path.parent)
