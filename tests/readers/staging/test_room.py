@@ -69,6 +69,16 @@ def test_a_copy_that_is_read_stays(make_far, cache, stager_of):
     locks.close()
 
 
+def test_nothing_is_removed_in_vain(make_far, cache, stager_of, monkeypatch):
+    """Where all that nobody reads is too little, it stays."""
+    old, new = make_far(1).path, make_far(2).path
+    run(stager_of(old))
+    monkeypatch.setattr(room, "free_bytes", lambda _: -size(old))
+    report = run(stager_of(new))
+    assert report.is_room_missing
+    assert cache.whole() == set(digests(old))
+
+
 def test_of_two_stores_with_a_shard_in_common_it_is_kept(far, cache, stager_of):
     """Shards of the store that room is made for are not removed for it."""
     run(stager_of(far.path))

@@ -166,8 +166,28 @@ def test_two_processes_copy_each_shard_once(far, cache, started):
     processes = [started(far.path, cache, 400_000) for _ in range(2)]
     reports = [json.loads(process.communicate(timeout=100)[0]) for process in processes]
     assert [report[1:] for report in reports] == [[6, []], [6, []]]
-    assert sum(report[0] for report in reports) == sum(map(len, expected(far.path).values()))
+    total = sum(map(len, expected(far.path).values()))
+    assert sorted(report[0] for report in reports) == [0, total]
     assert contents(cache) == expected(far.path)
+
+
+def test_a_shard_that_another_store_copies_is_waited_for(far, cache, stager_of, until):
+    """Two stores may share shards: the others are copied meanwhile."""
+    info = read_manifest(far.path).shards[1]
+    cache.make()
+    locks, reports = cache.locks(may_hold=True), []
+    assert locks.hold(cache_folder.copy_key(info.sha256))
+    thread = threading.Thread(target=lambda: reports.append(run(stager_of(far.path))))
+    thread.start()
+    try:
+        until(lambda: len(cache.whole()) == 5)
+        shutil.copy(far.path / info.file, cache.partial_path(info))
+        cache.partial_path(info).rename(cache.copy_path(info.sha256))
+    finally:
+        locks.close()
+        thread.join(60)
+    assert reports[0].is_whole
+    assert reports[0].copied_bytes == reports[0].bytes - info.bytes
 
 
 def test_a_killed_holder_is_succeeded(far, cache, started, stager_of, until):
