@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from readers.orders.samplers import WeightedSampler as WeightedSampler
     from readers.prefetch import DevicePrefetcher as DevicePrefetcher
     from readers.store.errors import StoreError as StoreError
+    from readers.store.read_policy import ReadPolicy as ReadPolicy
     from readers.targets import detection_targets as detection_targets
     from readers.targets import pack_objects as pack_objects
     from readers.targets import pad_images as pad_images
@@ -38,6 +39,7 @@ _HOMES = {
     "LoaderConfig": "readers.loader.make",
     "MixtureSampler": "readers.orders.samplers",
     "OrderSampler": "readers.orders.order_sampler",
+    "ReadPolicy": "readers.store.read_policy",
     "SequentialSampler": "readers.orders.samplers",
     "ShuffleSampler": "readers.orders.samplers",
     "StoreError": "readers.store.errors",

@@ -20,6 +20,7 @@ from readers.reading.names import cannot_set, checked_names, split_name, unknown
 from readers.reading.samples import Sample
 from readers.reading.selection import Selection
 from readers.reading.show import SampleReader
+from readers.reading.together import SamplesTogether
 from readers.reading.view import ImageAs, Io, StoreView, access_of, identity_of
 from readers.store.errors import (
     SchemaMismatchError,
@@ -28,6 +29,7 @@ from readers.store.errors import (
 )
 from readers.store.manifest import Manifest
 from readers.store.place import Url, place_of
+from readers.store.read_policy import ReadPolicy
 from readers.store.reader import StoreReader, open_store
 from readers.store.schema import Schema
 
@@ -96,9 +98,12 @@ class LMDBDataset(Dataset[Any]):
             when the server fails for a while; elsewhere "map": out of mapped files. Either may be
             asked for; at a URL nothing can be mapped. "read-ahead" is "auto" with the kernel
             reading on, for passes in the order of the store; it holds for all of this process.
-        checks_files: See by one stat a shard, here and never again, that all are there. False
-            leaves that out, for a store of thousands of shards on a slow mount; what is missing is
-            then an error where it is read.
+        read_policy: How a store is read that is not mapped: how many reads at once and how far
+            ahead, and how often one that fails is tried again. None: `ReadPolicy()`, and at a URL
+            one with larger reads.
+        checks_files: See here, and never again, that all shards are there: by one stat a shard, and
+            where the store is read by one listing of its folder. False leaves that out; what is
+            missing is then an error where it is read.
         storage_options: Of a store at a URL: settings of its file system, as fsspec has them (keys,
             an endpoint, headers). They are pickled with the dataset.
 
@@ -127,6 +132,7 @@ class LMDBDataset(Dataset[Any]):
         transform: Callable[[Any], Any] | None = None,
         transform_field: str | None = None,
         io: Io = "auto",
+        read_policy: ReadPolicy | None = None,
         checks_files: bool = True,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
@@ -136,8 +142,12 @@ class LMDBDataset(Dataset[Any]):
             raise ValueError(
                 f"image_as must be one of {', '.join(get_args(ImageAs))}; got {image_as!r}"
             )
+        if not isinstance(read_policy, ReadPolicy | None):
+            raise TypeError(f"read_policy must be a ReadPolicy or None; got {read_policy!r}")
         place = place_of(path, storage_options)
-        store = open_store(place, checks_files=checks_files, access=access_of(io, place))
+        store = open_store(
+            place, checks_files=checks_files, access=access_of(io, place), policy=read_policy
+        )
         path = str(place) if isinstance(place, Url) else os.path.abspath(place)
         names = store.manifest.schema.names
         result = checked_names("returns", returns, names, path)
@@ -163,8 +173,9 @@ class LMDBDataset(Dataset[Any]):
                 image_as=image_as,
                 io=io,
                 url=place if isinstance(place, Url) else None,
-                # To connect and ask for the manifest again would be more round trips.
-                _store=store if isinstance(place, Url) else None,
+                read_policy=read_policy,
+                # As it is open by now. It costs a slow mount ten calls to find it again.
+                _store=None if io == "read-ahead" else store,
             )
         )
 
@@ -283,13 +294,31 @@ class LMDBDataset(Dataset[Any]):
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
         """The samples of a batch: fields of fixed size come by one gather for all of them."""
-        if not self.is_plain:
+        if self.is_overridden:
             return [self[index] for index in indices]
+        if self._transform is not None:
+            count = len(self._view.selection)
+            return list(self.together(self._checked_indices(indices, count)))
         reader = self._batch_reader
         if reader is None:
             reader = self._batch_reader = BatchReader(self._view)
         samples = reader.read(self._checked_indices(indices, len(self._view.selection)))
         return samples.in_order() if is_sent(indices) else samples
+
+    def together(self, indices: NDArray[np.int64]) -> SamplesTogether:
+        """Samples one by one, out of records that are fetched together: for the engines.
+
+        Args:
+            indices: In [0, len). Of samples that no subclass makes in its own way.
+        """
+        reader = self._sample_reader or self._open_reader()
+        positions = self._view.selection.positions(indices)
+        return SamplesTogether(reader, indices, positions, self._finished)
+
+    def _finished(self, sample: Sample, index: int) -> Any:
+        """A sample as the caller gets it."""
+        found: Any = sample if self._as_tuple is None else self._as_tuple(sample)
+        return found if self._transform is None else self._transformed(found, index)
 
     def _checked(self, index: int, count: int) -> int:
         try:

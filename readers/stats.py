@@ -15,6 +15,19 @@ them (the loader's or the user's), and joining samples."""
 _WAITING_SHARE_LEAST = 0.1
 _STAGE_SHARE_LEAST = 0.5
 
+_SLOW_READ_S = 0.0005
+"""A read out of the page cache of 270 kB takes 0.1 ms; one from a server its round trip as well."""
+
+_LARGE_READ_BYTES = 256 * 2**10
+"""From here on the bytes of a read take longer than its round trip: 2.6 ms at 100 MB/s."""
+
+_LOCAL = "or copy the store to a local disk"
+_SMALL_READS = (
+    "shuffle in blocks, so that neighbours come by one read (BlockShuffleSampler), store smaller "
+    f"images (packer build --image jpeg), {_LOCAL}"
+)
+_LARGE_READS = f"store smaller images (packer build --image jpeg, --size), {_LOCAL}"
+
 
 class Watch:
     """What one filler is doing, and where its time goes.
@@ -120,6 +133,15 @@ class LoaderStats:
                 f"batches were not in memory, and training waited {waiting:.0%} of the time; copy "
                 "the store to a local disk, or give the job more memory"
             )
+        if self._waits_for_reads():
+            reads = self.reads
+            size = reads.byte_count / reads.read_count
+            return (
+                f"the loader waits for storage: {reads.byte_count / total_s / 1e6:,.0f} MB/s, "
+                f"{reads.seconds / reads.read_count * 1e3:.1f} ms a read of {size / 1e3:,.0f} kB, "
+                f"up to {reads.in_flight} at once, and training waited {waiting:.0%} of the time; "
+                f"{_SMALL_READS if size < _LARGE_READ_BYTES else _LARGE_READS}"
+            )
         filling_s = sum(self.stages_s.values()) or 1.0
         stage, seconds = max(self.stages_s.items(), key=lambda item: item[1])
         share = seconds / filling_s
@@ -131,6 +153,13 @@ class LoaderStats:
             f"{_BOUND_WORDS[stage]}: {where}, training waited {waiting:.0%} of the time with "
             f"{workers}; {_REMEDIES[stage]}"
         )
+
+    def _waits_for_reads(self) -> bool:
+        """Whether a server, and not the copy of what it gave, takes the loader's time."""
+        reads, filling_s = self.reads, sum(self.stages_s.values())
+        if not reads.read_count or reads.seconds / reads.read_count < _SLOW_READ_S:
+            return False
+        return self.stages_s["read"] >= _STAGE_SHARE_LEAST * filling_s > 0
 
 
 _BOUND_WORDS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from readers.reading.ahead import COUNT, Ahead
 from readers.reading.batch_reader import BatchReader, PreparedBatch, Take
 from readers.reading.collate import collate
 from readers.reading.samples import GatheredSamples
+from readers.reading.together import SamplesTogether
 from readers.reading.view import StoreView
 from readers.reading.worked_images import ImageOps
 from readers.stats import Watch
@@ -123,6 +124,9 @@ class StoreFiller:
 class MapFiller:
     """Batches of any map-style dataset: its samples one by one, joined.
 
+    Those of an `LMDBDataset` with a transform come out of records that are fetched together, and
+    read ahead as those of a `StoreFiller`.
+
     Args:
         dataset: Yields samples by index.
         collate_fn: Joins them.
@@ -131,28 +135,76 @@ class MapFiller:
     def __init__(self, dataset: Dataset[Any], collate_fn: Callable[[Any], Any] = collate) -> None:
         self._dataset = dataset
         self._collate = collate_fn
-        self.ahead_count = 0  # Who reads its samples is not known.
+        self._ahead: Ahead[SamplesTogether] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Settings alone."""
+        return {**self.__dict__, "_ahead": None}
 
     def enter_worker(self) -> None:
         """From now on this is a loader worker."""
+        self._ahead = None
+
+    @property
+    def ahead_count(self) -> int:
+        """Batches that it is good to know of before they are asked for; see `expect`."""
+        view = self._view()
+        return COUNT if view is not None and view.store.access == "read" else 0
+
+    def _view(self) -> StoreView | None:
+        """That of a dataset of a store, by its class: others pass on what they are asked for."""
+        dataset: Any = self._dataset
+        is_of_store = hasattr(type(dataset), "together") and not dataset.is_overridden
+        return dataset.view if is_of_store else None
+
+    def _together(self, indices: NDArray[np.int64], epoch: int = 0) -> SamplesTogether:
+        """The samples of a batch of a store, found but not read."""
+        dataset: Any = self._dataset
+        found: SamplesTogether = dataset.together(split_draws(indices)[0])
+        return found
 
     def expect(self, parts: list[NDArray[np.int64]], epoch: int) -> None:
-        """These batches will be asked for."""
+        """These batches will be asked for; see `StoreFiller.expect`."""
+        view = self._view()
+        if view is None or not self.ahead_count:
+            return
+        if self._ahead is None:
+            self._ahead = Ahead(self._together, view.store.bytes)
+        for indices in parts:
+            self._ahead.expect(indices, epoch)
 
     def drop_expected(self) -> None:
         """Nothing that was expected will be asked for."""
+        if self._ahead is not None:
+            self._ahead.drop()
 
     def samples(self, indices: NDArray[np.int64], epoch: int, watch: Watch) -> list[Any]:
         """The samples of one batch, for other loaders than ours."""
-        return [self._dataset[index] for index in split_draws(indices)[0].tolist()]
+        view, together = self._view(), None
+        if self._ahead is not None:
+            together = self._ahead.take(indices, epoch)
+        if together is None and view is not None:
+            together = self._together(indices)
+        indices = split_draws(indices)[0]
+        samples: Iterator[Any]
+        if together is None or view is None:
+            samples = (self._dataset[index] for index in indices.tolist())
+        else:
+            together.fetch(view.store.bytes)
+            watch.reads += together.request.reads
+            watch.storage_batch_count += together.request.waited
+            watch.lap("read")
+            samples = iter(together)
+        found = []
+        for index in indices.tolist():
+            watch.sample(index)
+            found.append(next(samples))
+        return found
 
     def fill(self, indices: NDArray[np.int64], epoch: int, take: Take, watch: Watch) -> Any:
         """One batch. What is not in memory from `take` is copied there where that is needed."""
         watch.start()
-        samples = []
-        for index in split_draws(indices)[0].tolist():
-            watch.sample(index)
-            samples.append(self._dataset[index])
+        samples = self.samples(indices, epoch, watch)
         watch.lap("transform")
         batch = self._collate(samples)
         watch.lap("collate")

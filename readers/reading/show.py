@@ -40,10 +40,18 @@ class Shows:
 
 
 class SampleReader:
-    """Takes fields of samples, as the caller wants them; `at` is the per-sample path."""
+    """Takes fields of samples, as the caller wants them; `at` is the per-sample path.
+
+    Attributes:
+        store: The store.
+        fixed_bytes: See `Samples`.
+    """
 
     def __init__(self, store: StoreReader, names: Sequence[str], image_as: ImageAs) -> None:
-        self._at = Samples(store, names).at
+        samples = Samples(store, names)
+        self.store = store
+        self.fixed_bytes = samples.fixed_bytes
+        self._at, self._of = samples.at, samples.of
         self._changes = Shows(store.manifest.schema, names, image_as).changes
 
     def at(self, position: int) -> Sample:
@@ -53,6 +61,13 @@ class SampleReader:
             ShardError: A shard or record is missing or damaged; the message names the sample.
         """
         sample = self._at(position)
+        for name, show in self._changes:
+            sample[name] = show(sample[name])
+        return sample
+
+    def of(self, record: memoryview, position: int) -> Sample:
+        """The same, out of bytes that are at hand; see `Samples.of`."""
+        sample = self._of(record, position)
         for name, show in self._changes:
             sample[name] = show(sample[name])
         return sample

@@ -5,8 +5,12 @@ It pickles to a few hundred bytes, and opens the store in each process when it i
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import mmap
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -15,8 +19,10 @@ from numpy.typing import NDArray
 from readers.machine import mount_of
 from readers.reading.selection import Selection
 from readers.store.errors import ManifestError, ShardError, StoreError
+from readers.store.layout import MANIFEST_NAME
 from readers.store.manifest import Manifest
 from readers.store.place import Place, Url, place_of
+from readers.store.read_policy import ReadPolicy
 from readers.store.reader import Access, StoreReader, open_store
 
 ImageAs = Literal["tensor", "numpy", "pil"]
@@ -28,6 +34,7 @@ def access_of(io: Io, place: Place) -> Access:
     """How the shards of a store are read: by reads where it is on a network mount, or at a URL.
 
     Out of a mapped file a network mount gives page after page, one small request after the other.
+    By reads as well where a mount refuses to map files, as some cluster file systems do.
 
     Raises:
         ValueError: A store at a URL cannot be mapped.
@@ -38,7 +45,26 @@ def access_of(io: Io, place: Place) -> Access:
         return "read"
     if io == "map" or io == "read":
         return io
-    return "read" if mount_of(place).is_network else "map"
+    is_far = mount_of(place).is_network or _refuses_maps(place / MANIFEST_NAME)
+    return "read" if is_far else "map"
+
+
+def _refuses_maps(file: Path) -> bool:
+    """Whether a file of the mount cannot be mapped as shards are. One that is not there can."""
+    try:
+        # A pipe of that name would wait for a writer.
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        size = os.fstat(descriptor).st_size
+        if size:
+            mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ).close()
+    except OSError as error:
+        return error.errno == errno.ENODEV
+    finally:
+        os.close(descriptor)
+    return False
 
 
 _OPENED = ("_store", "_selection")
@@ -58,6 +84,7 @@ class StoreView:
         image_as: What images are.
         io: How the store is read from its disk or server.
         url: Its URL, when it lies at one, with what is needed to read there.
+        read_policy: How stubbornly, and how many at once, where it is not mapped.
     """
 
     path: str
@@ -69,6 +96,7 @@ class StoreView:
     image_as: ImageAs
     io: Io = "auto"
     url: Url | None = None
+    read_policy: ReadPolicy | None = None
     _store: StoreReader | None = field(default=None, repr=False)
     _selection: Selection | None = field(default=None, repr=False)
 
@@ -98,8 +126,9 @@ class StoreView:
         store = self._store
         if store is None:
             # Whoever made the view has seen that the shards are there.
-            place = self.place
-            store = open_store(place, checks_files=False, access=access_of(self.io, place))
+            place, policy = self.place, self.read_policy
+            access = access_of(self.io, place)
+            store = open_store(place, checks_files=False, access=access, policy=policy)
             if identity_of(store.manifest) != self.identity:
                 raise StoreError(
                     f"{self.path}: the store was replaced since this dataset was made. "

@@ -147,11 +147,13 @@ class ReadBytes:
 
     def take_over(self, announced: _AnnouncedReads) -> list[Pieces]:
         """The bytes of a request that was announced."""
+        kept = self.ahead_bytes()
         self._ahead.pop(id(announced), None)
         if announced.owner != os.getpid():  # A forked child has not the threads that read it.
             return self.fetch(announced.wanted)
         found = self._finished(announced.found, announced.reading)
-        return [found[0]._replace(reads=found[0].reads + ReadFigures(ahead_count=1)), *found[1:]]
+        figures = found[0].reads + ReadFigures(ahead_count=1, ahead_bytes=kept)
+        return [found[0]._replace(reads=figures), *found[1:]]
 
     def _finished(self, found: list[Pieces], reading: Reading) -> list[Pieces]:
         if reading.waiting or reading.figures.read_count or reading.thread_count:

@@ -206,9 +206,14 @@ class StoreReader:
         info = self.manifest.shards[number]
         path = self.path / info.file
         file = self._taken_in(number, path, info)
-        # Checking goes through the index from end to end, with the kernel reading ahead.
+        # Of a mapped file, checking goes through the index from end to end, with the kernel reading
+        # ahead. Where files are read, the index comes by two reads: what lies behind them would
+        # come along.
+        is_random = not self._reads_ahead
+        if is_random and self.access == "read":
+            self.bytes.expect(number, in_order=False)
         shard = ShardReader(path, file, info, self.layout)
-        if not self._reads_ahead:
+        if is_random and self.access == "map":
             self.bytes.expect(number, in_order=False)
         return shard
 

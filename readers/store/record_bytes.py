@@ -62,13 +62,15 @@ class ReadFigures:
         byte_count: Bytes that they brought, also those between parts.
         seconds: How long they took, one by one: many are under way at once.
         ahead_count: Requests that were announced before.
-        in_flight: Reads that were under way at once, at most.
+        ahead_bytes: Bytes of such requests that were kept at once in one process, at most.
+        in_flight: Reads that were under way at once in one process, at most.
     """
 
     read_count: int = 0
     byte_count: int = 0
     seconds: float = 0.0
     ahead_count: int = 0
+    ahead_bytes: int = 0
     in_flight: int = 0
 
     def __add__(self, other: ReadFigures) -> ReadFigures:
@@ -77,6 +79,7 @@ class ReadFigures:
             self.byte_count + other.byte_count,
             self.seconds + other.seconds,
             self.ahead_count + other.ahead_count,
+            max(self.ahead_bytes, other.ahead_bytes),
             max(self.in_flight, other.in_flight),
         )
 

@@ -5,14 +5,28 @@ from __future__ import annotations
 import pytest
 
 from readers.stats import STAGES, LoaderStats, Watch
+from readers.store.record_bytes import NO_READS, ReadFigures
 
 
-def stats_of(*, waiting_s, consuming_s, engine="process", storage_batch_count=0, **stages_s):
+def read_figures(count, size, each_s=0.0021):
+    """What so many reads of a size took."""
+    return ReadFigures(count, count * size, count * each_s, in_flight=24)
+
+
+def stats_of(
+    *,
+    waiting_s,
+    consuming_s,
+    engine="process",
+    storage_batch_count=0,
+    reads=NO_READS,
+    **stages_s,
+):
     """Totals of ten batches."""
     stats = LoaderStats(engine, 3, batch_count=10, sample_count=320, byte_count=6400)
     stats.waiting_s, stats.consuming_s = waiting_s, consuming_s
     stats.ready_count = 15
-    stats.add_watch(dict.fromkeys(STAGES, 0.0) | stages_s, storage_batch_count)
+    stats.add_watch(dict.fromkeys(STAGES, 0.0) | stages_s, storage_batch_count, reads)
     return stats
 
 
@@ -29,6 +43,31 @@ VERDICTS = {
     ),
     "storage for half of them": (
         stats_of(waiting_s=5.0, consuming_s=5.0, read=9.0, storage_batch_count=5),
+        "copy-bound: 100% of the loader's time in copying out of the store, training waited 50% of "
+        "the time with 3 processes; smaller images (packer build --size) or fewer fields (fields=) "
+        "would help",
+    ),
+    "small reads of a server": (
+        stats_of(waiting_s=5.0, consuming_s=5.0, read=9.0, reads=read_figures(400, 100_000)),
+        "the loader waits for storage: 4 MB/s, 2.1 ms a read of 100 kB, up to 24 at once, and "
+        "training waited 50% of the time; shuffle in blocks, so that neighbours come by one read "
+        "(BlockShuffleSampler), store smaller images (packer build --image jpeg), or copy the "
+        "store to a local disk",
+    ),
+    "large reads of a server": (
+        stats_of(waiting_s=5.0, consuming_s=5.0, read=9.0, reads=read_figures(400, 300_000)),
+        "the loader waits for storage: 12 MB/s, 2.1 ms a read of 300 kB, up to 24 at once, and "
+        "training waited 50% of the time; store smaller images (packer build --image jpeg, "
+        "--size), or copy the store to a local disk",
+    ),
+    "reads that nobody waits for": (
+        stats_of(waiting_s=5.0, consuming_s=5.0, read=4.0, decode=6.0, reads=read_figures(9, 9)),
+        "decode-bound: 60% of the loader's time in decoding images, training waited 50% of the "
+        "time with 3 processes; store decoded pixels (packer build --image raw --size N), or add "
+        "workers",
+    ),
+    "reads out of memory": (
+        stats_of(waiting_s=5.0, consuming_s=5.0, read=9.0, reads=read_figures(4, 9, 0.0001)),
         "copy-bound: 100% of the loader's time in copying out of the store, training waited 50% of "
         "the time with 3 processes; smaller images (packer build --size) or fewer fields (fields=) "
         "would help",
@@ -82,6 +121,20 @@ def test_rates_of_nothing_are_zero():
     facts = LoaderStats("thread", 2).as_dict()
     names = ("samples_per_s", "bytes_per_s", "waiting_share", "queue_depth", "waiting_s")
     assert [facts[name] for name in names] == [0] * 5
+
+
+def test_what_was_read_adds_up():
+    """Counts are sums; what was kept, and under way, at once is the most of any worker."""
+    stats = stats_of(waiting_s=1.0, consuming_s=3.0, reads=ReadFigures(2, 30, 0.5, 1, 700, 16))
+    stats.add_watch(dict.fromkeys(STAGES, 0.0), 0, ReadFigures(1, 10, 0.25, 1, 500, 24))
+    assert stats.as_dict()["reads"] == {
+        "read_count": 3,
+        "byte_count": 40,
+        "seconds": 0.75,
+        "ahead_count": 2,
+        "ahead_bytes": 700,
+        "in_flight": 24,
+    }
 
 
 def test_each_lap_counts_for_its_stage():

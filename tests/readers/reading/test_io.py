@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
 import os
 import pickle
 from pathlib import Path
@@ -9,11 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from readers import make_loader
+from readers import ReadPolicy, make_loader
 from readers.dataset import LMDBDataset
 from readers.machine import Mount
 from readers.ops import RandomFlip, RandomResizedCrop
 from readers.reading import view as view_module
+from readers.store.errors import StoreNotFoundError
 from readers.store.reader import open_store
 
 
@@ -142,3 +145,83 @@ def test_one_read_a_record_shuffled_and_few_in_order(shapes, copy_store, monkeyp
     del calls[:]
     dataset.__getitems__(list(range(len(dataset))))
     assert len(calls) <= len(dataset.manifest.shards)
+
+
+@pytest.mark.parametrize("fields", [None, ["int16_array", "bool_scalar"]])
+@pytest.mark.parametrize("io", ["read", "map"])
+def test_samples_of_a_transform_come_out_of_records_read_together(
+    every_kind, copy_store, same, monkeypatch, fields, io
+):
+    """One request for all of a batch, whether records are needed whole or in part."""
+    dataset = LMDBDataset(copy_store(every_kind.path), fields=fields, io=io)
+    order = [3, 0, 10, 7, 3, -1]
+    expected = [(dataset[at], at % 11) for at in order]
+    fetches, kind = [], type(dataset.view.store.bytes)
+    fetch = kind.fetch
+
+    def counting(record_bytes, wanted):
+        fetches.append(len(wanted))
+        return fetch(record_bytes, wanted)
+
+    monkeypatch.setattr(kind, "fetch", counting)
+    seen = iter(order)
+    dataset.transform = lambda sample: (sample, next(seen) % 11)
+    assert same(dataset.__getitems__(order), expected)
+    assert fetches == [1]
+
+
+def test_an_index_that_is_not_there_is_an_error_before_anything_is_read(shapes):
+    """Also where a transform would see samples one by one."""
+    dataset = LMDBDataset(shapes.path, io="read", transform=lambda sample: sample)
+    with pytest.raises(IndexError, match="sample 99999 of"):
+        dataset.__getitems__([0, 99_999])
+
+
+def test_a_policy_of_reading_goes_where_the_dataset_goes(shapes, copy_store):
+    """Through pickles and choices of samples; a store with another one is another."""
+    path = copy_store(shapes.path)
+    policy = ReadPolicy(retry_count=1, ahead_bytes_max=10)
+    dataset = LMDBDataset(path, io="read", read_policy=policy)
+    for one in (dataset, pickle.loads(pickle.dumps(dataset)), dataset.select([0, 1])):
+        one.close()
+        assert one.view.store.policy == policy
+    assert LMDBDataset(path, io="read").view.store.policy == ReadPolicy()
+    assert LMDBDataset(path, io="map", read_policy=policy).view.store.policy is None
+    with pytest.raises(TypeError, match=r"read_policy must be a ReadPolicy or None; got 5"):
+        LMDBDataset(path, read_policy=5)
+
+
+def test_where_files_cannot_be_mapped_auto_reads(shapes, copy_store, monkeypatch):
+    """Some cluster file systems refuse it, though nothing in their name says so."""
+
+    class Refused:
+        def __getattr__(self, name):
+            return getattr(mmap, name)
+
+        def mmap(self, *arguments):
+            raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+
+    monkeypatch.setattr(view_module, "mmap", Refused())
+    dataset = LMDBDataset(copy_store(shapes.path))
+    assert dataset[3]["key"] == shapes.samples[3]["key"]
+    assert dataset.view.store.access == "read"
+    with pytest.raises(StoreNotFoundError):
+        LMDBDataset(shapes.path.parent / "nothing")
+
+
+def test_a_dataset_finds_its_store_once(shapes, copy_store, monkeypatch):
+    """On a slow mount it takes ten round trips; a copy of it in another process looks anew."""
+    path = copy_store(shapes.path)
+    looks, stat = [], os.stat
+
+    def looking(path, *arguments, **settings):
+        looks.append(os.fspath(path))
+        return stat(path, *arguments, **settings)
+
+    monkeypatch.setattr(os, "stat", looking)
+    dataset = LMDBDataset(path, io="read")
+    dataset[0]
+    dataset.__getitems__([1, 2])
+    assert sum(look.endswith("manifest.json") for look in looks) == 1
+    assert pickle.loads(pickle.dumps(dataset))[0]["key"] == shapes.samples[0]["key"]
+    assert sum(look.endswith("manifest.json") for look in looks) == 2

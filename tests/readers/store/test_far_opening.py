@@ -229,3 +229,22 @@ def test_locks_are_made_anew_in_a_forked_child(folder):
         if child == 0:
             os._exit(17 if store.shard(3).columns["label"].tolist() == [6, 7] else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 17
+
+
+def test_an_index_is_read_without_its_neighbours(folder, monkeypatch):
+    """The kernel is told before the first read that none of what lies behind it is wanted."""
+    told, advise, preadv = [], os.posix_fadvise, os.preadv
+
+    def advising(descriptor, offset, length, advice):
+        told.append(advice)
+        advise(descriptor, offset, length, advice)
+
+    def reading(descriptor, into, offset):
+        told.append("read")
+        return preadv(descriptor, into, offset)
+
+    monkeypatch.setattr(os, "posix_fadvise", advising)
+    monkeypatch.setattr(os, "preadv", reading)
+    open_store(folder, access="read").shard(4)
+    assert told[0] == os.POSIX_FADV_RANDOM
+    assert told.count("read") <= 2
