@@ -101,7 +101,8 @@ class LMDBDataset(Dataset[Any]):
             asked for; at a URL nothing can be mapped. "read-ahead" is "auto" with the kernel
             reading on, for passes in the order of the store; it holds for all of this process.
         read_policy: How a store is read that is not mapped: how many reads at once and how far
-            ahead, and how often one that fails is tried again. None: `ReadPolicy()`.
+            ahead, and how often one that fails is tried again. None: `ReadPolicy()`, and at a URL
+            one with larger reads.
         checks_files: See here, and never again, that all shards are there: by one stat a shard, and
             where the store is read by one listing of its folder. False leaves that out; what is
             missing is then an error where it is read.

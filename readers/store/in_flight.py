@@ -5,8 +5,8 @@ it and on this machine; past it, more reads only wait longer, and cost threads a
 number climbs: it is changed by a step, and throughput (bytes a second, while there was more to read
 than could be begun) says whether the step was right.
 
-    16 reads -> 24 -> 36: faster each time, go on.  54: no faster, go back to 36, and stay there
-    for some time. Then see what 24 and 54 do now.
+    16 reads -> 32: faster, go on.  64: no faster, and no faster again. Go back to 32, try 21: that
+    is slower. Stay at 32 for some time; then see what 48 and 21 do now.
 
 A round trip of 2 ms and one of 10 ms need no setting: the number is right when one read more brings
 no more bytes, whatever the time of each.
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 _FIRST = 16
 _LEAST = 4
-_FACTOR = 1.5
+_FIRST_FACTOR, _FACTOR = 2.0, 1.5
 
 _WINDOW_S = 0.2
 """Time of busy reading that is one measurement, at least; and this many rounds of reads, so that
@@ -25,7 +25,8 @@ each read under way has been answered several times."""
 _WINDOW_ROUNDS = 4
 
 _RISE = 1.05
-"""Throughput that counts as risen. Of two equal measurements, one in ten differs by as much."""
+"""Throughput that counts as risen. On a busy machine a measurement may be too low by far more, so
+that one which says that a step was wrong is repeated."""
 
 _HOLD_WINDOWS = 20
 """Measurements for which a number that was found to be right stays."""
@@ -53,7 +54,9 @@ class InFlight:
         # The best so far, and the most throughput; where a step leads; wrong ones in a row.
         self._best = self.limit
         self._peak = 0.0
+        self._factor = _FIRST_FACTOR
         self._is_rising = True
+        self._doubted = 0.0
         self._wrong_count = 0
         self._hold_count = 0
 
@@ -88,7 +91,14 @@ class InFlight:
             if not self._hold_count:
                 self._wrong_count = 0
                 self._step()
-        elif self._peak and rate <= self._peak * (_RISE if self._is_rising else 1 / _RISE):
+            return
+        needed = self._peak * (_RISE if self._is_rising else 1 / _RISE)
+        rate, is_first = max(rate, self._doubted), not self._doubted
+        if self._peak and rate <= needed and is_first:
+            self._doubted = rate
+            return
+        self._doubted = 0.0
+        if self._peak and rate <= needed:
             self._wrong()
         else:
             # More that bring more, or fewer that bring as much: they cost less.
@@ -96,7 +106,7 @@ class InFlight:
             self._step()
 
     def _step(self) -> None:
-        limit = round(self._best * _FACTOR if self._is_rising else self._best / _FACTOR)
+        limit = round(self._best * self._factor if self._is_rising else self._best / _FACTOR)
         limit = max(self._least, min(self._most, limit))
         if limit == self._best:
             self._wrong()
@@ -105,7 +115,7 @@ class InFlight:
 
     def _wrong(self) -> None:
         """Go back to the best, and try the other way, or stay if that was tried as well."""
-        self.limit = self._best
+        self.limit, self._factor = self._best, _FACTOR
         self._is_rising = not self._is_rising
         self._wrong_count += 1
         if self._wrong_count < 2:

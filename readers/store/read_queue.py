@@ -22,6 +22,10 @@ from readers.store.in_flight import InFlight
 from readers.store.read_threads import read_threads
 from readers.store.record_bytes import ReadFigures
 
+_TURN_S = 0.02
+"""After so long a thread hands over to another, which a process that ends no longer lets begin. So
+what was to be read ahead does not hold its end up."""
+
 
 class Reading:
     """The reads of one request.
@@ -168,27 +172,37 @@ class ReadQueue:
         self._thread_count += 1
 
     def _work(self) -> None:
-        """One read; then another thread's turn, so that the process can end in between."""
-        with self._changed:
-            for reading in list(self._readings):
-                number = reading.taken()
-                if number is not None:
-                    break
-                self.drop(reading)
-            else:
-                self._thread_count -= 1
-                self._changed.notify_all()
-                return
-            reading.thread_count += 1
-        self._ended(reading, reading.one(number), is_thread=True)
+        """One read after the other, for a while; then it is another thread's turn."""
+        end = time.perf_counter() + _TURN_S
+        while True:
+            with self._changed:
+                is_over = time.perf_counter() > end or self._thread_count > self.in_flight.limit
+                taken = None if is_over else self._taken()
+                if taken is None:
+                    self._thread_count -= 1
+                    self._changed.notify_all()
+                    self._start_threads()
+                    return
+                reading, number = taken
+                reading.thread_count += 1
+            self._ended(reading, reading.one(number), is_thread=True)
+            del reading, taken  # Its memory is gone as soon as nobody wants it any more.
+
+    def _taken(self) -> tuple[Reading, int] | None:
+        """The next read of the first request that has one."""
+        for reading in list(self._readings):
+            number = reading.taken()
+            if number is not None:
+                return reading, number
+            self.drop(reading)
+        return None
 
     def _ended(self, reading: Reading, figures: ReadFigures, *, is_thread: bool = False) -> None:
         """A read has ended."""
         with self._changed:
-            self._thread_count -= is_thread
             reading.thread_count -= is_thread
             reading.figures += figures
-            if is_thread and not (reading.thread_count and self._thread_count):
+            if is_thread and not reading.thread_count:
                 self._changed.notify_all()
             is_busy = any(one.waiting for one in list(self._readings))
             self.in_flight.done(figures.byte_count, time.perf_counter(), is_busy=is_busy)

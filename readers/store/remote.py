@@ -16,6 +16,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from readers.store.errors import RemoteError
@@ -60,12 +61,14 @@ class RemoteFiles:
 
     Args:
         url: The store.
-        policy: How often what fails is tried, but for reads, which who asks for them tries again.
+        writes: Whether files are to be uploaded. Then it is tried for longer, since hours of work
+            wait; and by the libraries as well: of a file a part, where we would upload all of it.
     """
 
-    def __init__(self, url: Url, policy: ReadPolicy = _OPENING) -> None:
+    def __init__(self, url: Url, *, writes: bool = False) -> None:
         self.url = url
-        self._policy = policy
+        self._policy = ReadPolicy() if writes else _OPENING
+        self._writes = writes
         self._system: Any = None
         self._root = ""
         self._closing: Any = None
@@ -81,7 +84,7 @@ class RemoteFiles:
         """The file system, in this process."""
         with _lock:
             if self._system is None:
-                self._system, self._root = _connect(self.url)
+                self._system, self._root = _connect(self.url, tries_again=self._writes)
                 self._closing = weakref.finalize(self, _disconnect, self._system)
             return self._system
 
@@ -100,7 +103,16 @@ class RemoteFiles:
             return b""
         path = self._path(name)
         system = self._connected()
-        return bytes(self._tried(name, lambda: system.cat_file(path, start=0, end=byte_count_max)))
+
+        def first() -> bytes:
+            try:
+                return asked(lambda: bytes(system.cat_file(path, start=0, end=byte_count_max)))
+            except RemoteFaultError as fault:
+                if fault.failure.status == 416:  # A file without bytes has no first ones.
+                    return b""
+                raise
+
+        return self._tried(name, first)
 
     def find(self, name: str, *, is_fresh: bool = False) -> RemoteFile:
         """What the server says of a file, or has said in a list. Raises as `read` does.
@@ -165,6 +177,26 @@ class RemoteFiles:
     def checks_answers(self) -> bool:
         """Whether each answer is seen to be of the file that was found."""
         return bool({"http", "s3"} & set(_protocols(self._connected())))
+
+    def put(self, source: Path, name: str) -> RemoteFile:
+        """Upload a file, in parts when it is large. Raises as `read` does."""
+        path = self._path(name)
+        self._tried(name, lambda: self._connected().put_file(os.fspath(source), path))
+        return self.find(name, is_fresh=True)
+
+    def put_bytes(self, data: bytes, name: str) -> None:
+        """Upload a small file. Raises as `read` does."""
+        path = self._path(name)
+        self._tried(name, lambda: self._connected().pipe_file(path, data))
+
+    def remove(self, name: str) -> None:
+        """Remove a file; one that is not there is none. Raises as `read` does."""
+        path = self._path(name)
+        try:
+            self._tried(name, lambda: self._connected().rm_file(path))
+        except RemoteError as error:
+            if not error.is_missing:
+                raise
 
     def _tried(self, name: str, call: Callable[[], _Result]) -> _Result:
         """What a call gives, tried again while it may pass."""
@@ -239,14 +271,14 @@ def _comparable(version: str) -> str:
     return version.removeprefix("W/").strip('"')
 
 
-def _connect(url: Url) -> tuple[Any, str]:
+def _connect(url: Url, *, tries_again: bool) -> tuple[Any, str]:
     """The file system of a URL, and its path there."""
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
         raise RemoteError(f"{url}: {_needs('fsspec')}") from error
     try:
-        options = _with_defaults(url)
+        options = _with_defaults(url, tries_again=tries_again)
         # Not fsspec's own instances, which others in this process change and clear.
         system, path = url_to_fs(url.text, skip_instance_cache=True, **options)
     except ImportError as error:
@@ -256,7 +288,7 @@ def _connect(url: Url) -> tuple[Any, str]:
             f"{url}: {error}. Expected a URL that fsspec knows, such as s3://bucket/out.lmdb, and "
             "the storage_options of its file system."
         ) from error
-    if "s3" in _protocols(system):
+    if "s3" in _protocols(system) and not tries_again:
         system.retries = 1  # Who asks tries again.
     return system, str(path).rstrip("/")
 
@@ -268,7 +300,7 @@ def _needs(what: str) -> str:
     )
 
 
-def _with_defaults(url: Url) -> dict[str, Any]:
+def _with_defaults(url: Url, *, tries_again: bool) -> dict[str, Any]:
     """The user's options, with time limits and counts of ours where he says nothing."""
     options = dict(url.options)
     if url.text.startswith(("s3://", "s3a://")):
@@ -277,7 +309,7 @@ def _with_defaults(url: Url) -> dict[str, Any]:
             "connect_timeout": _CONNECT_S,
             "read_timeout": _SILENCE_S,
             "max_pool_connections": _CONNECTION_COUNT,
-            "retries": {"total_max_attempts": 1},
+            "retries": {"total_max_attempts": 5 if tries_again else 1},
         }
         options["config_kwargs"] = {**defaults, **options.get("config_kwargs", {})}
     elif url.text.startswith(("http://", "https://")):
@@ -293,12 +325,17 @@ def _protocols(system: Any) -> tuple[str, ...]:
     return (found,) if isinstance(found, str) else tuple(found)
 
 
-def files_of(url: Url) -> RemoteFiles:
-    """The files of a store: by the connections that this process has to it, or by new ones."""
-    key = (url.text, json.dumps(dict(url.options), sort_keys=True, default=repr))
+def files_of(url: Url, *, writes: bool = False) -> RemoteFiles:
+    """The files of a store: by the connections that this process has to it, or by new ones.
+
+    Args:
+        url: The store.
+        writes: See `RemoteFiles`.
+    """
+    key = (url.text, json.dumps(dict(url.options), sort_keys=True, default=repr), writes)
     found = _known.get(key)
     if found is None:
-        found = _known[key] = RemoteFiles(url)
+        found = _known[key] = RemoteFiles(url, writes=writes)
     return found
 
 
@@ -326,7 +363,9 @@ def _forget() -> None:
             files._system = None
 
 
-_known: weakref.WeakValueDictionary[tuple[str, str], RemoteFiles] = weakref.WeakValueDictionary()
+_Key = tuple[str, str, bool]
+
+_known: weakref.WeakValueDictionary[_Key, RemoteFiles] = weakref.WeakValueDictionary()
 _all: weakref.WeakSet[RemoteFiles] = weakref.WeakSet()
 _of_parent: list[Any] = []
 _lock = threading.Lock()

@@ -66,10 +66,12 @@ class Failure(NamedTuple):
     Attributes:
         kind: "passing" may be gone when it is tried again.
         text: What was found, in the server's words.
+        status: Of HTTP, where there is one.
     """
 
     kind: Kind
     text: str
+    status: int | None = None
 
     @property
     def remedy(self) -> str:
@@ -97,6 +99,8 @@ def asked(call: Callable[[], _Result]) -> _Result:
     """
     try:
         return call()
+    except RemoteFaultError:
+        raise
     except Exception as error:  # Each library has its own.
         raise RemoteFaultError(failure_of(error)) from error
 
@@ -110,7 +114,7 @@ def failure_of(error: BaseException) -> Failure:
     words = [str(status) if status else type(error).__name__]
     if code and code != str(status):
         words.append(code)
-    return Failure(kind, f"{' '.join(words)}: {text}" if text else " ".join(words))
+    return Failure(kind, f"{' '.join(words)}: {text}" if text else " ".join(words), status)
 
 
 def _kind(error: BaseException, status: int | None, code: str) -> Kind:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from torch.utils.data import ConcatDataset
 
-from readers import make_loader
+from readers import ReadPolicy, make_loader
 from readers.dataset import LMDBDataset
-from readers.ops import RandomResizedCrop
+from readers.ops import CenterCrop, RandomFlip, RandomResizedCrop
 from readers.reading.ahead import COUNT, Ahead
 from readers.store.errors import ShardError
 from readers.store.read_bytes import ReadBytes
@@ -241,3 +241,19 @@ def test_samples_of_a_transform_are_read_ahead_as_well(loader_of, folder, same, 
     reads = read.stats()["reads"]
     assert reads["ahead_count"] > 0
     assert reads["byte_count"] >= 60 * SIDE * SIDE * 3
+
+
+@pytest.mark.parametrize(("op", "rows"), [(CenterCrop(8), 8), (RandomFlip(), SIDE)])
+@pytest.mark.parametrize(
+    "settings", [{"workers": 0}, {"engine": "thread", "workers": 1}, {"workers": 1}]
+)
+def test_of_pixels_the_rows_of_their_window_alone_are_read(loader_of, folder, settings, op, rows):
+    """By one read for each sample, whoever fills the batch; without a crop that is all of them."""
+    policy = ReadPolicy(gap_bytes_max=0)
+    dataset = LMDBDataset(folder, io="read", read_policy=policy)
+    loader = loader_of(dataset, ops=(op,), **settings)
+    for _ in range(2):
+        list(loader)
+    reads = loader.stats()["reads"]
+    assert reads["read_count"] == 2 * 60
+    assert reads["byte_count"] == 2 * 60 * rows * SIDE * 3

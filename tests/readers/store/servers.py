@@ -32,7 +32,7 @@ class Faults:
 
     Attributes:
         answer: Called with each request: a status to answer with, "cut" for half of an answer,
-            "slow" for one that comes late, "drop" for none, None for the right one.
+            "slow" and "late" for one that takes its time, "drop" for none, None for the right one.
         requests: All of them so far.
     """
 
@@ -43,6 +43,8 @@ class Faults:
         """What is to go wrong now."""
         self.requests.append(request)
         fault = self.answer(request)
+        if fault == "late":
+            time.sleep(1)
         if fault == "slow":
             time.sleep(0.05)
         return fault

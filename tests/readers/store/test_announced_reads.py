@@ -197,3 +197,39 @@ def test_a_forked_child_reads_for_itself(calls, open_with):
     calls.go_on.set()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 17
     assert_right(announced.fetch()[0], offsets)
+
+
+ENDING = """
+import atexit, os, sys, time
+import numpy as np
+from readers.store import read_bytes
+from readers.store.read_policy import ReadPolicy
+from readers.store.record_bytes import Wanted
+
+class Slow:
+    count = 0
+    def __getattr__(self, name):
+        return getattr(os, name)
+    def preadv(self, descriptor, into, offset):
+        Slow.count += 1
+        time.sleep(0.02)
+        return os.preadv(descriptor, into, offset)
+
+read_bytes.os = Slow()
+record_bytes = read_bytes.ReadBytes(1, ReadPolicy(gap_bytes_max=0))
+descriptor = os.open(sys.argv[1], os.O_RDONLY)
+record_bytes.add(0, sys.argv[1], descriptor)
+os.close(descriptor)
+offsets = np.arange(0, 90_000, 100)
+announced = record_bytes.announce(
+    [Wanted(shards=np.zeros(len(offsets), np.int64), offsets=offsets, lengths=50)]
+)
+atexit.register(lambda: print(Slow.count))  # When all threads have ended.
+"""
+
+
+def test_a_program_that_ends_does_not_wait_for_what_was_to_be_read(tmp_path, run_python):
+    """Of 900 reads those under way end, and no other begins."""
+    path = tmp_path / "shard-0"
+    path.write_bytes(CONTENT)
+    assert run_python(ENDING, path) < 300
