@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from packer.stores.diff import diff as diff
     from packer.stores.merge import merge as merge
     from packer.stores.repack import RepackReport as RepackReport
+    from packer.stores.stage import StageReport as StageReport
+    from packer.stores.stage import stage as stage
     from packer.stores.subset import subset as subset
     from packer.stores.verify import VerifyReport as VerifyReport
     from packer.stores.verify import verify as verify
@@ -33,11 +35,13 @@ _HOMES = {
     "Recipe": "packer.recipe",
     "RepackReport": "packer.stores.repack",
     "SourceOptions": "packer.sources",
+    "StageReport": "packer.stores.stage",
     "Step": "packer.workspace.step",
     "VerifyReport": "packer.stores.verify",
     "build": "packer.building.build",
     "diff": "packer.stores.diff",
     "merge": "packer.stores.merge",
+    "stage": "packer.stores.stage",
     "subset": "packer.stores.subset",
     "verify": "packer.stores.verify",
 }

@@ -7,12 +7,12 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from packer.wording import count_text, counts_text
 from readers.store.layout import REJECTS_NAME
 from readers.store.manifest import Manifest
+from readers.store.place import Place
 from readers.store.wording import few_text
 
 _CLASSES_SHOWN_MAX = 10
@@ -128,7 +128,7 @@ class BuildReport:
 
 
 def make_report(
-    out: Path,
+    out: Place,
     manifest: Manifest,
     started: float,
     workers: int,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, get_args, overload
@@ -28,12 +28,15 @@ from readers.reading.show import SampleReader
 from readers.reading.together import SamplesTogether
 from readers.reading.transforms import check_transform
 from readers.reading.tv_tensors import TvTensors, check_fields
-from readers.reading.view import ImageAs, Io, StoreView, access_of, identity_of
+from readers.reading.view import ImageAs, Io, StoreView, access_of
+from readers.staging.settings import cache_of
+from readers.staging.stager import StagingReport
 from readers.store.errors import (
     SchemaMismatchError,
     StoreError,
 )
-from readers.store.manifest import Manifest
+from readers.store.manifest import Manifest, identity_of
+from readers.store.place import Url, place_of
 from readers.store.read_policy import ReadPolicy
 from readers.store.reader import open_store
 from readers.store.schema import Schema
@@ -63,7 +66,8 @@ class LMDBDataset(Dataset[SampleT]):
     sample owns its memory: it stays valid, and may be written to, whatever becomes of the dataset.
 
     Args:
-        path: Folder written by `packer build`.
+        path: Folder written by `packer build`; or a URL of one in a bucket or on a web server, such
+            as "s3://bucket/out.lmdb" (`pip install "lmdb-packer[remote]"`; see docs/buckets.md).
         split: Name of a split, as the raw data has it or as "train", "val" or "test"; or several,
             whose samples come in the order of the store. None means all samples.
         fields: Names of the fields to decode, in any order. None means all, or those in `returns`.
@@ -81,15 +85,25 @@ class LMDBDataset(Dataset[SampleT]):
             takes the field's place. So transforms of torchvision and timm get the image alone.
         io: How the store is read from its disk or server. "auto" reads what is asked for, in large
             pieces, and no neighbours: right for shuffled passes. On network mounts (NFS, Lustre,
-            FUSE, ...) it is "read": many explicit reads at once, which are tried again when the
-            server fails for a while; elsewhere "map": out of mapped files. Either may be asked for.
-            "read-ahead" is "auto" with the kernel reading on, for passes in the order of the store;
-            it holds for the store in this process.
+            FUSE, ...) and at URLs it is "read": many explicit reads at once, which are tried again
+            when the server fails for a while; elsewhere "map": out of mapped files. Either may be
+            asked for; at a URL nothing can be mapped. "read-ahead" is "auto" with the kernel
+            reading on, for passes in the order of the store; it holds for all of this process.
         read_policy: How a store is read that is not mapped: how many reads at once and how far
-            ahead, and how often one that fails is tried again. None: `ReadPolicy()`.
+            ahead, and how often one that fails is tried again. None: `ReadPolicy()`, and at a URL
+            one with larger reads.
         checks_files: See here, and never again, that all shards are there: by one stat a shard, and
             where the store is read by one listing of its folder. False leaves that out; what is
             missing is then an error where it is read.
+        storage_options: Of a store at a URL: settings of its file system, as fsspec has them (keys,
+            an endpoint, headers). They are pickled with the dataset.
+        cache_dir: Folder on a local disk to which this process copies the shards in the background,
+            each digest checked, once for all processes and jobs of the node. Reading begins at once
+            where the store is, and goes over to each copy when it is there; see `docs/staging.md`.
+            Where it cannot be used, a warning is logged (`readers.staging`).
+        cache_limit: Bytes that all copies in it may take: those that were used least recently are
+            removed, unless a process reads them. None: what the disk has.
+        cache_rate: Bytes a second to copy at most. None: no limit.
 
     Raises:
         TypeError: An argument is of another kind.
@@ -97,6 +111,7 @@ class LMDBDataset(Dataset[SampleT]):
         StoreIncompleteError: The folder has no manifest: its build did not finish.
         ShardError: Shards are missing or of another size: it was not copied to the end.
         FormatVersionError: The store is of a version that this release cannot read.
+        RemoteError: A bucket or server refuses, fails or does not answer.
         SchemaMismatchError: `split`, `fields` or `returns` names what the store does not have.
 
     Example:
@@ -174,6 +189,10 @@ class LMDBDataset(Dataset[SampleT]):
         io: Io = "auto",
         read_policy: ReadPolicy | None = None,
         checks_files: bool = True,
+        storage_options: Mapping[str, Any] | None = None,
+        cache_dir: str | Path | None = None,
+        cache_limit: int | None = None,
+        cache_rate: int | None = None,
     ) -> None:
         check_arguments("LMDBDataset", RULES, locals())
         if io not in get_args(Io):
@@ -184,10 +203,13 @@ class LMDBDataset(Dataset[SampleT]):
             )
         if not isinstance(read_policy, ReadPolicy | None):
             raise TypeError(f"read_policy must be a ReadPolicy or None; got {read_policy!r}")
+        place = place_of(path, storage_options)
+        cache = cache_of(place, cache_dir, cache_limit, cache_rate)
+        access = access_of(io, place)
         store = open_store(
-            path, checks_files=checks_files, access=access_of(io, path), policy=read_policy
+            place, checks_files=checks_files, access=access, policy=read_policy, cache=cache
         )
-        path = os.path.abspath(path)
+        path = str(place) if isinstance(place, Url) else os.path.abspath(place)
         names = store.manifest.schema.names
         result = checked_names("returns", returns, names, path)
         wanted = checked_names("fields", fields, names, path)
@@ -212,11 +234,16 @@ class LMDBDataset(Dataset[SampleT]):
                 returns=result,
                 image_as=image_as,
                 io=io,
+                url=place if isinstance(place, Url) else None,
                 read_policy=read_policy,
-                # As it is open by now. It costs a slow mount ten calls to find it again.
+                cache=cache,
+                stages_in=os.getpid(),
+                # As it is open by now. It costs a slow mount ten calls, and a bucket some round
+                # trips, to find it again.
                 _store=None if io == "read-ahead" else store,
             )
         )
+        self._view.stage(store.manifest)
         self.transform = transform
 
     def _set_view(self, view: StoreView) -> None:
@@ -343,6 +370,11 @@ class LMDBDataset(Dataset[SampleT]):
     def columns(self) -> Columns:
         """Arrays of the index, one row for each sample of this dataset, by name."""
         return Columns(self._view.store, self._view.selection)
+
+    def staging(self) -> StagingReport | None:
+        """How far the store is copied to the cache; None without one, and in loader workers."""
+        staging = self._view.stage(self.manifest)
+        return None if staging is None else staging.report()
 
     def __len__(self) -> int:
         return len(self._view)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-HEAVY = ("torch", "click", "cv2", "PIL", "packer")
+HEAVY = ("torch", "click", "cv2", "PIL", "packer", "fsspec", "aiohttp")
 
 
 def run_fresh(code):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -27,22 +27,24 @@ from packer.sources import SourceOptions, scan_source
 from packer.sources.dataset import is_dataset, scan_dataset
 from packer.workspace.folder import TaskPlan, TaskReport, Workspace
 from packer.workspace.lock import TargetLock
-from packer.workspace.publish import check_target, publish
+from packer.workspace.publish import check_target, is_taken, publish
 from packer.workspace.rejects import Rejects, reject_count_max, reject_list_bytes
 from packer.workspace.scratch import scratch_folder, spool_folder
 from packer.workspace.space import disk_named
 from packer.workspace.step import OnStep, Step, untold
 from packer.workspace.unfinished import goes_on, is_published
+from packer.workspace.upload import connected, workspace_of
 from readers.machine import core_count, local_rank_count
 from readers.store.layout import REJECTS_NAME, UPDATE_CACHE_NAME
 from readers.store.manifest import Manifest, read_manifest
+from readers.store.place import Place, Url, place_of
 
 OnError = Literal["reject", "fail"]
 
 
 def build(
     raw: str | Path | Any,
-    out: str | Path,
+    out: str | Place,
     recipe: Recipe | None = None,
     *,
     source: SourceOptions | None = None,
@@ -56,6 +58,7 @@ def build(
     retry_rejects: bool = False,
     shows_progress: bool = False,
     on_step: OnStep = untold,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> BuildReport:
     """Compile the images under `raw`, and their annotations, into a store at `out`.
 
@@ -65,7 +68,8 @@ def build(
     Args:
         raw: Folder of images and annotations, or a file that names them, see `packer.sources`; or a
             map-style torch Dataset, see `packer.sources.dataset`.
-        out: Where the store is to be.
+        out: Where the store is to be: a folder, or a URL such as "s3://bucket/out.lmdb". For a URL
+            it is built in `scratch`, which must have room for all of it, and then uploaded.
         recipe: The settings that decide its bytes. None means the defaults.
         source: How to read `raw`. None detects it.
         worker_count: Build workers. None means the cores that this job may use.
@@ -85,12 +89,14 @@ def build(
         retry_rejects: With `update`, try rejects again, though their files are unchanged.
         shows_progress: Draw a progress bar on stderr, when that is a terminal.
         on_step: Told of each step as it is done.
+        storage_options: Of a URL: keys and other settings, as fsspec has them.
 
     Returns:
         The report. The store's manifest keeps what matters of it.
 
     Raises:
         ValueError: An argument is out of its range.
+        RemoteError: The server of a URL refuses, fails or does not answer.
         SourceError: `raw` is not there, holds nothing to pack, or is of no known layout.
         TargetExistsError: Something is at `out`.
         TargetBusyError: Another build is writing there.
@@ -102,24 +108,27 @@ def build(
         WorkerError: Build workers died, over and over.
     """
     started = time.monotonic()
-    out = Path(os.path.abspath(out))
-    run = _Run(
-        out=out,
-        workspace=Workspace.of(out),
-        was_there=os.path.lexists(out),
-        worker_count=worker_count,
-        scratch=scratch,
-        on_error=on_error,
-        rejects_max=rejects_max,
-        overwrite=overwrite,
-        update=update,
-        rehash=rehash,
-        retry_rejects=retry_rejects,
-        shows_progress=shows_progress,
-        on_step=on_step,
-    )
-    workers = worker_count or max(1, core_count() // local_rank_count())
-    with contextlib.ExitStack() as stack:
+    out = place_of(out, storage_options)
+    if isinstance(out, Path):
+        out = Path(os.path.abspath(out))
+    check_replacement(out, update=update, overwrite=overwrite, needs_update=rehash or retry_rejects)
+    with connected(out), contextlib.ExitStack() as stack:
+        run = _Run(
+            out=out,
+            workspace=workspace_of(out, scratch),
+            was_there=is_taken(out),
+            worker_count=worker_count,
+            scratch=scratch,
+            on_error=on_error,
+            rejects_max=rejects_max,
+            overwrite=overwrite,
+            update=update,
+            rehash=rehash,
+            retry_rejects=retry_rejects,
+            shows_progress=shows_progress,
+            on_step=on_step,
+        )
+        workers = worker_count or max(1, core_count() // local_rank_count())
         engine = stack.enter_context(LocalEngine(run.workspace, workers))
         scan = _scan(raw, source or SourceOptions(), run, engine, stack)
         plan = make_plan(scan, recipe or Recipe())
@@ -138,14 +147,14 @@ class _Run:
 
     Attributes:
         out: The target.
-        workspace: The folder beside it.
+        workspace: The folder beside it; of a URL, one here.
         was_there: Whether something was at the target when the build began.
         notices: What happened to this run and not to the store, a line each; it grows.
 
     The others are arguments of `build`.
     """
 
-    out: Path
+    out: Place
     workspace: Workspace
     was_there: bool
     worker_count: int | None
@@ -165,11 +174,6 @@ class _Run:
             raise ValueError(f"on_error must be 'reject' or 'fail'; got {self.on_error!r}")
         if self.worker_count is not None and self.worker_count < 1:
             raise ValueError(f"worker_count must be at least 1; got {self.worker_count!r}")
-        check_replacement(
-            update=self.update,
-            overwrite=self.overwrite,
-            needs_update=self.rehash or self.retry_rejects,
-        )
         reject_count_max(self.rejects_max, 0)
 
     @property
@@ -178,8 +182,8 @@ class _Run:
         return self.overwrite or self.update
 
 
-def check_replacement(*, update: bool, overwrite: bool, needs_update: bool) -> None:
-    """See that what is to become of a store at the target is said in one way.
+def check_replacement(out: Place, *, update: bool, overwrite: bool, needs_update: bool) -> None:
+    """See that what is to become of a store at the target is said in one way, and can be done.
 
     Raises:
         ValueError: It is not.
@@ -188,6 +192,8 @@ def check_replacement(*, update: bool, overwrite: bool, needs_update: bool) -> N
         raise ValueError("update and overwrite are two ways to replace a store; give one of them")
     if needs_update and not update:
         raise ValueError("rehash and retry_rejects are about an update; give update as well")
+    if update and isinstance(out, Url):
+        raise ValueError("update works on a store in a folder: copy it here, update it, upload it")
 
 
 def _scan(
@@ -199,7 +205,7 @@ def _scan(
 ) -> Scan:
     """Find the raw items, while the engine gets ready. The stack ends what they need."""
     if not is_dataset(raw):
-        _check_apart(Path(raw), run.out)
+        _check_apart(Path(raw), run.workspace.folder if isinstance(run.out, Url) else run.out)
     if not run.workspace.folder.exists():
         check_target(run.out, overwrite=run.may_replace)
     if is_dataset(raw):
@@ -282,11 +288,11 @@ def _carry_out(plan: BuildPlan, run: _Run, engine: Engine) -> _Made:
             UPDATE_CACHE_NAME: update_cache_bytes(begun.plan, reports),
             REJECTS_NAME: reject_list_bytes(rejects),
         }
-        publish(workspace, out, manifest, files, run.on_step)
+        publish(workspace, out, manifest, files, run.on_step, run.shows_progress)
     return _Made(manifest=manifest, kept=len(begun.kept), done=begun.item_count)
 
 
-def _as_it_is(out: Path) -> _Made:
+def _as_it_is(out: Place) -> _Made:
     """The store at the target, which is what this build would make."""
     manifest = read_manifest(out)
     return _Made(manifest=manifest, kept=len(manifest.shards))
@@ -295,7 +301,7 @@ def _as_it_is(out: Path) -> _Made:
 def _begin(plan: BuildPlan, run: _Run) -> _Begun | None:
     """Begin a build, or take up an unfinished one; None where an update has nothing to do."""
     workspace, out = run.workspace, run.out
-    if not (run.was_there or run.overwrite) and os.path.lexists(out):
+    if not (run.was_there or run.overwrite) and is_taken(out):
         raise TargetExistsError(
             f"{out}: another build was running here, and has just finished this store. "
             "Use it, build to another path, or replace it with --overwrite."
@@ -303,7 +309,7 @@ def _begin(plan: BuildPlan, run: _Run) -> _Begun | None:
     check_target(out, overwrite=run.may_replace)
     run.on_step(Step.LOCKED)
     stays: dict[int, TaskReport] = {}
-    if run.update and run.was_there:
+    if run.update and run.was_there and isinstance(out, Path):
         found = plan_update(plan, out, retries_rejects=run.retry_rejects, rehashes=run.rehash)
         run.notices.append(found.notice)
         if not found.is_needed:
@@ -317,7 +323,8 @@ def _begin(plan: BuildPlan, run: _Run) -> _Begun | None:
     else:
         _check_space(plan, run, [number for number in range(len(tasks)) if number not in stays])
         workspace.begin(tasks, plan.facts())
-        seed_workspace(workspace, out, stays)
+        if isinstance(out, Path):
+            seed_workspace(workspace, out, stays)
     workspace.write_task_plan(_task_plan(plan, run))
     reports = ((number, workspace.read_report(number)) for number in range(len(tasks)))
     kept = {number for number, report in reports if report is not None and not report.may_pass}
@@ -338,7 +345,8 @@ def _task_plan(plan: BuildPlan, run: _Run) -> TaskPlan:
 
 def _check_space(plan: BuildPlan, run: _Run, numbers: Sequence[int]) -> None:
     """See that the store will fit, and what is copied for it, before hours of work."""
-    reason = missing_space(plan.byte_count, run.out)
+    built_at = run.workspace.folder if isinstance(run.out, Url) else run.out
+    reason = missing_space(plan.byte_count, built_at)
     if reason is not None:
         raise NoSpaceError(reason)
     check_spool_space(run.workspace, plan, numbers, run.scratch)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from packer.errors import RejectedItemError, TooManyRejectsError
 from packer.items.raw_item import Reject
@@ -16,6 +15,7 @@ from packer.workspace.rejects import (
     too_many_text,
     write_rejects,
 )
+from readers.store.place import Place
 
 
 def stop_at(rejects: Sequence[Reject]) -> None:
@@ -37,7 +37,7 @@ def check_rejects(
     plan: BuildPlan,
     reports: Sequence[TaskReport],
     workspace: Workspace,
-    out: Path,
+    out: Place,
     rejects_max: str | int,
 ) -> None:
     """See that a store may be published without what was rejected; else list all of it.
@@ -73,7 +73,7 @@ def check_rejects(
 
 
 def _check_annotations(
-    rejects: Rejects, reports: Sequence[TaskReport], workspace: Workspace, out: Path
+    rejects: Rejects, reports: Sequence[TaskReport], workspace: Workspace, out: Place
 ) -> None:
     """Refuse a store of which every annotation was rejected: they were read in a wrong way."""
     count = len(rejects.annotations) - rejects.part_count

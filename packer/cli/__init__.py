@@ -22,6 +22,7 @@ _COMMANDS = {
     "merge": "packer.cli.stores",
     "subset": "packer.cli.stores",
     "diff": "packer.cli.stores",
+    "stage": "packer.cli.stage",
     "doctor": "packer.cli.doctor",
 }
 

@@ -17,15 +17,17 @@ from packer.cli.options import (
     source_options,
     with_options,
 )
+from packer.cli.params import PLACE
 from packer.recipe import Recipe
-from packer.workspace.folder import Workspace
 from packer.workspace.rejects import reject_count_max
 from packer.workspace.step import Step
+from packer.workspace.upload import workspace_of
+from readers.store.place import Place
 
 
 @click.command("build")
 @click.argument("raw", type=click.Path(path_type=Path))
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("out", type=PLACE)
 @with_options(SOURCE_OPTIONS, RECIPE_OPTIONS)
 @click.option(
     "--workers",
@@ -37,7 +39,7 @@ from packer.workspace.step import Step
     "--scratch",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Folder on a local disk to write shards in. Default: beside OUT, or the temporary folder "
-    "when OUT is on a network file system.",
+    "when OUT is on a network file system, or a URL: there it must have room for the store.",
 )
 @click.option(
     "--on-error",
@@ -67,7 +69,7 @@ from packer.workspace.step import Step
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def build_command(
     raw: Path,
-    out: Path,
+    out: Place,
     worker_count: int | None,
     scratch: Path | None,
     on_error: Any,
@@ -82,13 +84,17 @@ def build_command(
     """Compile the images under RAW, and their annotations, into a store at OUT.
 
     RAW is a folder of images in any of many layouts (see packer detect), an archive, or a file that
-    names the images. Interrupted at any moment, the same command goes on where it stopped.
+    names the images. OUT is a folder, or a URL such as s3://bucket/out.lmdb, to which shards are
+    uploaded when all are built. Interrupted at any moment, the same command goes on where it
+    stopped.
     """
     try:
         source = source_options(**{name: settings.pop(name) for name in SOURCE_NAMES})
         recipe = Recipe(**settings)
         reject_count_max(rejects_max, 0)
-        check_replacement(update=update, overwrite=overwrite, needs_update=rehash or retry_rejects)
+        check_replacement(
+            out, update=update, overwrite=overwrite, needs_update=rehash or retry_rejects
+        )
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     steps: list[Step] = []
@@ -111,7 +117,7 @@ def build_command(
         )
     except (KeyboardInterrupt, Terminated):
         is_whole = Step.PUBLISHED in steps
-        kept = f"{out} is whole." if is_whole else Workspace.of(out).describe_kept()
+        kept = f"{out} is whole." if is_whole else workspace_of(out, scratch).describe_kept()
         click.echo(printable(f"Stopped. {kept}"), err=True)
         raise
     click.echo(json.dumps(report.as_dict()) if as_json else printable(report.summary()))

@@ -8,11 +8,12 @@ from pathlib import Path
 import click
 
 from packer.cli import printable
+from packer.cli.params import FOLDER
 from readers.machine import PREFETCH_FACTOR
 
 
 @click.command("doctor")
-@click.argument("path", metavar="[STORE|RAW]", required=False, type=click.Path(path_type=Path))
+@click.argument("path", metavar="[STORE|RAW]", required=False, type=FOLDER)
 @click.option(
     "--batch-size",
     type=click.IntRange(min=1),

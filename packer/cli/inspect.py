@@ -8,8 +8,10 @@ from pathlib import Path
 import click
 
 from packer.cli import printable
+from packer.cli.params import PLACE
+from readers.store.place import Place
 
-_STORE = click.argument("store", type=click.Path(path_type=Path))
+_STORE = click.argument("store", type=PLACE)
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 
 
@@ -19,7 +21,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON."
     "--manifest-only", is_flag=True, help="Do not look whether the files of all shards are there."
 )
 @_JSON
-def info_command(store: Path, manifest_only: bool, as_json: bool) -> None:
+def info_command(store: Place, manifest_only: bool, as_json: bool) -> None:
     """Print what STORE holds and how it was made. Exit status 1 if shards are missing."""
     from packer.stores.info import describe, info
 
@@ -54,7 +56,7 @@ def info_command(store: Path, manifest_only: bool, as_json: bool) -> None:
 )
 @_JSON
 def verify_command(
-    store: Path,
+    store: Place,
     quick: bool,
     full: bool,
     raw: Path | None,
@@ -101,7 +103,7 @@ def verify_command(
     help="Write the image to this file; .png keeps every pixel.",
 )
 @click.option("--field", default="image", show_default=True, help="Which image to write.")
-def get_command(store: Path, which: str, output: Path | None, field: str) -> None:
+def get_command(store: Place, which: str, output: Path | None, field: str) -> None:
     """Print one sample of STORE as JSON, and write its image with -o."""
     from packer.stores.get import facts_of, get_sample, write_picture
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from packer.sources.class_names import read_class_names
+from readers.store.place import Place, is_url, place_of
 
 _UNITS = {
     "": 1,
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
     _Size = click.ParamType[int]
     _Names = click.ParamType[tuple[str, ...]]
     _Shares = click.ParamType[tuple[tuple[str, float], ...]]
+    _Place = click.ParamType[Place]
+    _Folder = click.ParamType[Path]
 else:  # It says what it gives only in the newest versions of click.
-    _Size = _Names = _Shares = click.ParamType
+    _Size = _Names = _Shares = _Place = _Folder = click.ParamType
 
 
 class ByteSize(_Size):
@@ -47,6 +50,23 @@ class ByteSize(_Size):
 
 
 BYTE_SIZE = ByteSize()
+
+
+class ByteRate(ByteSize):
+    """A rate such as 200MB/s."""
+
+    name = "rate"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """The bytes a second."""
+        return super().convert(
+            value if isinstance(value, int) else value.removesuffix("/s"), param, ctx
+        )
+
+
+BYTE_RATE = ByteRate()
 
 
 class ClassNamesParam(_Names):
@@ -99,3 +119,38 @@ class SplitShares(_Shares):
 
 
 SPLIT_SHARES = SplitShares()
+
+
+class PlaceParam(_Place):
+    """Where a store lies: a folder, or a URL such as s3://bucket/out.lmdb."""
+
+    name = "path"
+
+    def convert(
+        self, value: str | Place, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Place:
+        """The place."""
+        try:
+            return place_of(value)
+        except ValueError as error:
+            self.fail(str(error))
+
+
+PLACE = PlaceParam()
+
+
+class FolderParam(_Folder):
+    """A path, of commands that need files."""
+
+    name = "path"
+
+    def convert(
+        self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path:
+        """The path."""
+        if isinstance(value, str) and is_url(value):
+            self.fail(f"{value}: this command needs stores in folders; copy the store here first")
+        return Path(value)
+
+
+FOLDER = FolderParam()

@@ -10,9 +10,8 @@ from typing import Any
 import click
 
 from packer.cli import printable
-from packer.cli.params import CLASS_NAMES
+from packer.cli.params import CLASS_NAMES, FOLDER
 
-_PATH: Any = click.Path(path_type=Path)
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 
 
@@ -39,8 +38,8 @@ def _writes_a_store(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command("merge")
-@click.argument("stores", metavar="A B...", nargs=-1, required=True, type=_PATH)
-@click.argument("out", type=_PATH)
+@click.argument("stores", metavar="A B...", nargs=-1, required=True, type=FOLDER)
+@click.argument("out", type=FOLDER)
 @click.option(
     "--prefix",
     "prefixes",
@@ -88,8 +87,8 @@ def merge_command(
 
 
 @click.command("subset")
-@click.argument("store", type=_PATH)
-@click.argument("out", type=_PATH)
+@click.argument("store", type=FOLDER)
+@click.argument("out", type=FOLDER)
 @click.option("--split", "splits", multiple=True, help="Samples of this split; may be repeated.")
 @click.option(
     "--classes",
@@ -142,8 +141,8 @@ def subset_command(
 
 
 @click.command("diff")
-@click.argument("a", type=_PATH)
-@click.argument("b", type=_PATH)
+@click.argument("a", type=FOLDER)
+@click.argument("b", type=FOLDER)
 @_JSON
 def diff_command(a: Path, b: Path, as_json: bool) -> None:
     """Print what differs between the stores A and B. Exit status 1 when anything does.

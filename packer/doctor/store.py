@@ -227,7 +227,10 @@ def _look_at_records(path: Path, manifest: Manifest, access: Access) -> _Looked:
     layout = store.layout
     chosen = _spread(range(len(manifest.shards)), _OPENED_COUNT_MAX)
     shards = [store.shard(number) for number in chosen]
-    places = [(shard.path, shard.offsets.copy(), shard.lengths.copy()) for shard in shards]
+    places = [
+        (path / manifest.shards[number].file, shard.offsets.copy(), shard.lengths.copy())
+        for number, shard in zip(chosen, shards, strict=True)
+    ]
     sample_bytes = mean_sample_bytes(manifest.schema, shards)
     del store, shards  # Unmaps them.
     with StoredRecords(places, RecordReader(layout)) as records:

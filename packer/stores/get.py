@@ -10,16 +10,17 @@ from typing import Any
 import numpy as np
 
 from readers.store.errors import ImageError, SchemaMismatchError, UnknownKeyError
+from readers.store.place import Place
 from readers.store.reader import StoreReader, open_store
 from readers.store.record import RecordReader
 from readers.store.shapes.polygons import Outline, Polygons, Runs
 
 
-def get_sample(path: str | Path, which: str) -> dict[str, Any]:
+def get_sample(path: str | Place, which: str) -> dict[str, Any]:
     """The fields of one sample by name, images as (height, width, channel) arrays in RGB order.
 
     Args:
-        path: The store.
+        path: The store: a folder, or a URL.
         which: Its index, or its key. A key that looks like an index wins over it.
 
     Raises:

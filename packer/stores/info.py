@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,16 +9,17 @@ import msgspec
 from packer.report import content_sha256
 from packer.wording import NAMED_MAX, count_text, counts_text
 from readers.store.manifest import Manifest, read_manifest
+from readers.store.place import Place, place_of
 from readers.store.schema import Field
 from readers.store.shard_files import check_shard_files
 from readers.store.wording import few_text
 
 
-def info(path: str | Path, *, checks_files: bool = True) -> dict[str, Any]:
+def info(path: str | Place, *, checks_files: bool = True) -> dict[str, Any]:
     """The manifest as a dict, with `bytes` of all shards and the `content_sha256` added.
 
     Args:
-        path: Folder of the store.
+        path: Folder of the store, or its URL.
         checks_files: See by one stat a shard that all are there.
 
     Raises:
@@ -28,13 +28,13 @@ def info(path: str | Path, *, checks_files: bool = True) -> dict[str, Any]:
     manifest = _manifest(path, checks_files=checks_files)
     return {
         **msgspec.to_builtins(manifest),
-        "path": str(path),
+        "path": str(place_of(path)),
         "bytes": manifest.shard_bytes,
         "content_sha256": content_sha256(manifest),
     }
 
 
-def describe(path: str | Path, *, checks_files: bool = True) -> str:
+def describe(path: str | Place, *, checks_files: bool = True) -> str:
     """The same for a person, in a dozen lines.
 
     Raises:
@@ -44,7 +44,7 @@ def describe(path: str | Path, *, checks_files: bool = True) -> str:
     byte_count = manifest.shard_bytes
     source = manifest.source
     lines = [
-        f"{path}: {count_text(manifest.sample_count, 'sample')}, {byte_count:,} bytes in "
+        f"{place_of(path)}: {count_text(manifest.sample_count, 'sample')}, {byte_count:,} bytes in "
         f"{count_text(len(manifest.shards), 'shard')}, "
         f"format {manifest.format.major}.{manifest.format.minor}",
         f"source: {source.format}, found {source.found_count:,}, rejected {source.reject_count:,}, "
@@ -63,10 +63,11 @@ def describe(path: str | Path, *, checks_files: bool = True) -> str:
     return "\n".join(lines)
 
 
-def _manifest(path: str | Path, *, checks_files: bool) -> Manifest:
-    manifest = read_manifest(path)
+def _manifest(path: str | Place, *, checks_files: bool) -> Manifest:
+    place = place_of(path)
+    manifest = read_manifest(place)
     if checks_files:
-        check_shard_files(Path(path), manifest.shards)
+        check_shard_files(place, manifest.shards)
     return manifest
 
 

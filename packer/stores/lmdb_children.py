@@ -62,7 +62,7 @@ class LmdbChildren:
         return f"{self._store.path / info.file}: {answer}"
 
     def _start(self) -> _Child:
-        child = _Child(self._store.path)
+        child = _Child(self._store.folder)
         self._all.append(child)
         return child
 

@@ -125,7 +125,7 @@ def merge(
 def check_apart(out: Path, stores: Iterable[StoreReader]) -> None:
     """See that a store is not written over one that it is made of. Raises BuildError."""
     for store in stores:
-        folder = Path(os.path.realpath(store.path))
+        folder = Path(os.path.realpath(store.folder))
         target = Path(os.path.realpath(out))
         if folder == target or folder in target.parents:
             raise BuildError(
@@ -289,7 +289,7 @@ class _Joined:
 
 def _manifest(joined: Sequence[_Joined], schema: Schema, reports: list[TaskReport]) -> Manifest:
     manifests = [each.store.manifest for each in joined]
-    names = _store_names([each.store.path for each in joined])
+    names = _store_names([each.store.folder for each in joined])
     shards = tuple(report.shard for report in reports if isinstance(report.shard, ShardInfo))
     classes = tuple(dict.fromkeys(name for m in manifests for name in m.classes))
     statistics, statistics_notes = merged_statistics(manifests, classes)

@@ -272,7 +272,7 @@ class _Work:
         """Put a shard of a store in place under a new name."""
         info = part.store.manifest.shards[part.kept_shard]
         final = self._workspace.store / shard_name(number)
-        source = part.store.path / info.file
+        source = part.store.folder / info.file
         descriptor = open_shard_file(source, info)
         try:
             if self._links:

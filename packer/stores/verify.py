@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -19,9 +20,11 @@ from readers.machine import core_count
 from readers.store.codecs import little
 from readers.store.errors import StoreError
 from readers.store.layout import MANIFEST_NAME, REJECTS_NAME
-from readers.store.manifest import digest_problem
+from readers.store.manifest import digest_problem, read_manifest_bytes
+from readers.store.place import Place, Url
 from readers.store.reader import StoreReader, open_store
 from readers.store.record import RecordLayout, RecordReader
+from readers.store.record_bytes import Wanted
 from readers.store.rejects import item_count, read_rejects
 from readers.store.shard import file_sha256
 from readers.store.shard_reader import ShardReader
@@ -30,6 +33,10 @@ Level = Literal["quick", "records", "full"]
 
 _SAMPLES_AT_ONCE = 1024
 """Samples that a thread takes: enough to hide what handing over costs, little beside a shard."""
+
+_FAR_SAMPLES_AT_ONCE = 64
+_FAR_BYTES_AT_ONCE = 64 * 2**20
+"""The same of a store at a URL, and bytes of a file there: they take memory of their own."""
 
 _LINES_SHOWN_MAX = 1000
 
@@ -119,7 +126,7 @@ class VerifyReport:
 
 
 def verify(
-    path: str | Path,
+    path: str | Place,
     *,
     level: Level = "records",
     against: str | Path | None = None,
@@ -131,8 +138,11 @@ def verify(
 
     The files are never given to LMDB in this process, which a crafted one would end.
 
+    Of a store at a URL every byte is read once, where all is well: each record is looked at only
+    where the digest of its shard is wrong, or under "full". LMDB, which needs files, is not asked.
+
     Args:
-        path: The store.
+        path: The store: a folder, or a URL.
         level: "quick" reads manifest and index: the manifest's digest, sizes, identities and ranges
             of numbers. "records" also reads every byte: the digest of each file, the checksum of
             each record, and the index against the records and against LMDB's own look-ups. "full"
@@ -167,9 +177,10 @@ def verify(
     else:
         with LmdbChildren(store) as children:
             check = _Check(store, level, children, unusable, on_progress)
-            for found, samples in map_threads(check.run, _jobs(store), threads, children.stop):
-                problems += [*found, *(sample.line() for sample in samples)]
-                damaged += samples
+            for jobs in (_jobs(store, level), _second_jobs(check)):
+                for found, samples in map_threads(check.run, jobs, threads, children.stop):
+                    problems += [*found, *(sample.line() for sample in samples)]
+                    damaged += samples
     problems += _count_problems(store, is_readable=not any(unusable.values()))
     report = VerifyReport(
         path=str(path),
@@ -236,7 +247,7 @@ def _numbers(store: StoreReader) -> range:
 def _digest_problems(store: StoreReader) -> Iterator[str]:
     """Whether the manifest's file is the one that was written."""
     place = store.path / MANIFEST_NAME
-    problem = digest_problem(place.read_bytes())
+    problem = digest_problem(read_manifest_bytes(store.path))
     if problem is not None:
         yield f"{place}: {problem}. It was changed after it was written; copy the store again."
 
@@ -267,17 +278,39 @@ class _Job:
     part: Literal["file", "lmdb"] | range
 
 
-def _jobs(store: StoreReader) -> Iterator[_Job]:
-    for number, info in enumerate(store.manifest.shards):
+def _is_far(store: StoreReader) -> bool:
+    return isinstance(store.path, Url)
+
+
+def _jobs(store: StoreReader, level: Level) -> Iterator[_Job]:
+    for number in _numbers(store):
         yield _Job(number, "file")
-        yield _Job(number, "lmdb")
-        for first in range(0, info.sample_count, _SAMPLES_AT_ONCE):
-            end = min(first + _SAMPLES_AT_ONCE, info.sample_count)
-            yield _Job(number, range(first, end))
+        if not _is_far(store):
+            yield _Job(number, "lmdb")
+        if level == "full" or not _is_far(store):
+            yield from _record_jobs(store, number)
+
+
+def _second_jobs(check: _Check) -> Iterator[_Job]:
+    """Of a store at a URL, records of the shards whose digest was wrong."""
+    for number in sorted(check.suspects):
+        yield from _record_jobs(check.store, number)
+
+
+def _record_jobs(store: StoreReader, number: int) -> Iterator[_Job]:
+    count = store.manifest.shards[number].sample_count
+    step = _FAR_SAMPLES_AT_ONCE if _is_far(store) else _SAMPLES_AT_ONCE
+    for first in range(0, count, step):
+        yield _Job(number, range(first, min(first + step, count)))
 
 
 class _Check:
-    """Does the jobs of a check that reads the shards. Several threads may use it."""
+    """Does the jobs of a check that reads the shards. Several threads may use it.
+
+    Attributes:
+        store: The store.
+        suspects: Shards at a URL whose digest was wrong, and whose records are yet to be read.
+    """
 
     def __init__(
         self,
@@ -287,7 +320,9 @@ class _Check:
         unusable: dict[int, str | None],
         on_progress: Callable[[int], None],
     ) -> None:
-        self._store = store
+        self.store = store
+        self.suspects: set[int] = set()
+        self._waits_for_digests = _is_far(store) and level != "full"
         self._decodes = level == "full"
         self._children = children
         self._unusable = unusable
@@ -304,39 +339,56 @@ class _Check:
         if problem is not None:
             if isinstance(job.part, range):
                 self._on_progress(len(job.part))
+            elif self._waits_for_digests:
+                self._on_progress(self.store.manifest.shards[job.number].sample_count)
             return [problem] if job.part == "file" else [], []
         if job.part == "file":
-            return list(self._file_problems(job.number)), []
+            wrong = self._file_problem(job.number)
+            if self._waits_for_digests and job.number not in self.suspects:
+                self._on_progress(self.store.manifest.shards[job.number].sample_count)
+            return [] if wrong is None else [wrong], []
         if job.part == "lmdb":
-            found = self._children.problem(job.number)
-            return [] if found is None else [found], []
-        samples = self._damaged(job.number, job.part)
+            wrong = self._children.problem(job.number)
+            return [] if wrong is None else [wrong], []
+        found: list[str] = []
+        samples: list[DamagedSample] = []
+        try:
+            samples = self._damaged(job.number, job.part)
+        except StoreError as error:  # Nothing of them is known.
+            found.append(str(error))
         self._on_progress(len(job.part))
-        return [], samples
+        return found, samples
 
-    def _file_problems(self, number: int) -> Iterator[str]:
-        info = self._store.manifest.shards[number]
-        path = self._store.path / info.file
-        digest = file_sha256(path)
-        if digest != info.sha256:
-            yield (
-                f"{path}: SHA-256 {digest[:16]}..., expected {info.sha256[:16]}.... The file "
-                "changed after it was built; copy it again."
-            )
+    def _file_problem(self, number: int) -> str | None:
+        info = self.store.manifest.shards[number]
+        path = self.store.path / info.file
+        try:
+            digest = _far_sha256(self.store, number) if isinstance(path, Url) else file_sha256(path)
+        except StoreError as error:
+            return str(error)
+        if digest == info.sha256:
+            return None
+        if self._waits_for_digests:
+            self.suspects.add(number)
+        return (
+            f"{path}: SHA-256 {digest[:16]}..., expected {info.sha256[:16]}.... The file "
+            "changed after it was built; copy it again."
+        )
 
     def _damaged(self, number: int, positions: range) -> list[DamagedSample]:
-        shard = self._store.shard(number)
+        shard = self.store.shard(number)
+        records = self._records(shard, number, positions)
         reasons: dict[int, str] = {}
         for position in positions:
             try:
-                shard.check_record(position)
+                shard.check_record(position, records[position])
                 if self._decodes:
-                    self._decode(shard, position)
+                    self._decode(shard, position, records[position])
             except StoreError as error:
                 reasons[position] = _without_place(error, shard, position)
         whole = [position for position in positions if position not in reasons]
-        reasons.update(self._index_differences(shard, whole))
-        first = int(self._store.first_samples[number])
+        reasons.update(self._index_differences(shard, {at: records[at] for at in whole}))
+        first = int(self.store.first_samples[number])
         return [
             DamagedSample(
                 index=first + position,
@@ -348,9 +400,25 @@ class _Check:
             for position in sorted(reasons)
         ]
 
-    def _decode(self, shard: ShardReader, position: int) -> None:
+    def _records(
+        self, shard: ShardReader, number: int, positions: range
+    ) -> Mapping[int, memoryview]:
+        """Records by position; from a URL by many reads at once."""
+        if not _is_far(self.store):
+            return {position: shard.record(position) for position in positions}
+        first = int(self.store.first_samples[number])
+        wanted = self.store.located(np.arange(positions.start, positions.stop) + first).records()
+        (pieces,) = self.store.bytes.fetch([wanted])
+        memory = memoryview(pieces.memory)  # type: ignore[arg-type]
+        spans = zip(pieces.starts.tolist(), shard.lengths[list(positions)].tolist(), strict=True)
+        return {
+            position: memory[start : start + length]
+            for position, (start, length) in zip(positions, spans, strict=True)
+        }
+
+    def _decode(self, shard: ShardReader, position: int, record: memoryview) -> None:
         """Decode every field, and look the key up. Raises StoreError."""
-        values = self._reader.unpack(shard.record(position))
+        values = self._reader.unpack(record)
         if self._key_reader is None:
             return
         found = shard.find(key_bytes(values[KEY_FIELD]))
@@ -358,14 +426,15 @@ class _Check:
             raise StoreError(f"its key {values[KEY_FIELD]!r} leads to sample {found} of the shard")
 
     def _index_differences(
-        self, shard: ShardReader, positions: Sequence[int]
+        self, shard: ShardReader, records: Mapping[int, memoryview]
     ) -> Iterator[tuple[int, str]]:
         """What the index says otherwise than the headers of records that are whole."""
-        byte_count = self._store.layout.header.size
-        data = b"".join(shard.record(position)[:byte_count] for position in positions)
+        positions = list(records)
+        byte_count = self.store.layout.header.size
+        data = b"".join(record[:byte_count] for record in records.values())
         headers = np.frombuffer(data, self._headers)
-        for item in self._store.layout.columns:
-            said = shard.columns[item.name][list(positions)]
+        for item in self.store.layout.columns:
+            said = shard.columns[item.name][positions]
             found = np.ascontiguousarray(headers[item.name])
             # Bit by bit: a NaN is the same as itself.
             bits = f"u{said.dtype.itemsize}"
@@ -384,6 +453,19 @@ class _Check:
             return key if shard.find(key_bytes(key)) == position else None
         except StoreError:
             return None
+
+
+def _far_sha256(store: StoreReader, number: int) -> str:
+    """SHA-256 of a shard at a URL, by many reads at once. Raises ShardError."""
+    digest, size = hashlib.sha256(), store.manifest.shards[number].bytes
+    for first in range(0, size, _FAR_BYTES_AT_ONCE):
+        wanted = Wanted(
+            shards=np.array([number]),
+            offsets=np.array([first]),
+            lengths=min(_FAR_BYTES_AT_ONCE, size - first),
+        )
+        digest.update(memoryview(store.bytes.fetch([wanted])[0].memory))  # type: ignore[arg-type]
+    return digest.hexdigest()
 
 
 def _without_place(error: StoreError, shard: ShardReader, position: int) -> str:

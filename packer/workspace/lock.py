@@ -11,6 +11,7 @@ from pathlib import Path
 
 from packer.errors import BuildError, TargetBusyError
 from packer.workspace.folder import Workspace
+from readers.store.place import Place
 
 _NAME = "lock"
 
@@ -59,7 +60,7 @@ class TargetLock:
         TargetBusyError: Another build holds it.
     """
 
-    def __init__(self, workspace: Workspace, target: Path) -> None:
+    def __init__(self, workspace: Workspace, target: Place) -> None:
         self._path = workspace.folder / _NAME
         while True:
             workspace.folder.mkdir(parents=True, exist_ok=True)

@@ -14,6 +14,7 @@ from packer.errors import TargetExistsError
 from packer.wording import names_text
 from packer.workspace.folder import Workspace
 from packer.workspace.step import OnStep, Step, untold
+from packer.workspace.upload import check_url, is_at_url, publish_at_url
 from readers.store.layout import FORMAT_NAME, MANIFEST_NAME, REJECTS_NAME, UPDATE_CACHE_NAME
 from readers.store.manifest import (
     Manifest,
@@ -22,6 +23,7 @@ from readers.store.manifest import (
     sync_folder,
     write_synced,
 )
+from readers.store.place import Place, Url
 
 # Other LMDB clients leave lock files beside the shards.
 _STORE_FILE = re.compile(
@@ -32,12 +34,22 @@ _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2  # renameat2(2)
 
 
-def check_target(target: Path, *, overwrite: bool) -> None:
+def is_taken(target: Place) -> bool:
+    """Whether something is at the target. Raises RemoteError."""
+    return is_at_url(target) if isinstance(target, Url) else os.path.lexists(target)
+
+
+def check_target(target: Place, *, overwrite: bool) -> None:
     """See that a store may be published at `target`.
 
     Raises:
         TargetExistsError: Something is there that may not be replaced.
+        BuildError: Nothing can be uploaded to the URL.
+        RemoteError: Its server refuses, fails or does not answer.
     """
+    if isinstance(target, Url):
+        check_url(target, overwrite=overwrite)
+        return
     if not os.path.lexists(target):
         return
     if target.is_dir() and not any(target.iterdir()):
@@ -70,10 +82,11 @@ def _is_store(target: Path) -> bool:
 
 def publish(
     workspace: Workspace,
-    out: Path,
+    out: Place,
     manifest: Manifest,
     files: Mapping[str, bytes],
     on_step: OnStep = untold,
+    shows_progress: bool = False,
 ) -> None:
     """Make a store of the finished shards of a workspace, and remove the workspace.
 
@@ -87,7 +100,11 @@ def publish(
         manifest: The store's manifest.
         files: What else lies in the store, by name: the reject list, the update cache.
         on_step: Told of each step as it is done.
+        shows_progress: Draw a progress bar of an upload.
     """
+    if isinstance(out, Url):
+        publish_at_url(workspace, out, manifest, files, on_step, shows_progress)
+        return
     workspace.keep_only({shard.file for shard in manifest.shards})
     for name, data in files.items():
         write_synced(workspace.store / name, data)

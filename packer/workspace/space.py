@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from packer.errors import NO_SPACE_ERRNOS, DiskError, NoSpaceError
+from readers.store.place import Place
 
 
 def missing_room(
@@ -30,7 +31,7 @@ def missing_room(
 
 
 @contextlib.contextmanager
-def disk_named(out: Path, byte_count: int | None = None) -> Iterator[None]:
+def disk_named(out: Place, byte_count: int | None = None) -> Iterator[None]:
     """Say of which store a disk had no room for, or could not be read or written.
 
     Args:

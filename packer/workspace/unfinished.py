@@ -7,15 +7,17 @@ What two calls must have in common for that is written down as facts, by name; s
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from packer.errors import BuildMismatchError
 from packer.workspace.folder import Workspace
+from readers.store.errors import ManifestError, StoreIncompleteError, StoreNotFoundError
 from readers.store.layout import MANIFEST_NAME
+from readers.store.manifest import read_manifest_bytes
+from readers.store.place import Place
 
 
-def goes_on(workspace: Workspace, facts: dict[str, Any], out: Path, *, overwrite: bool) -> bool:
+def goes_on(workspace: Workspace, facts: dict[str, Any], out: Place, *, overwrite: bool) -> bool:
     """Whether a workspace holds an unfinished build of these facts; else it is to be begun anew.
 
     Args:
@@ -40,7 +42,7 @@ def goes_on(workspace: Workspace, facts: dict[str, Any], out: Path, *, overwrite
     return not differences
 
 
-def is_published(workspace: Workspace, out: Path, facts: dict[str, Any] | None) -> bool:
+def is_published(workspace: Workspace, out: Place, facts: dict[str, Any] | None) -> bool:
     """Whether a call that died at the very end has published its store at `out` already.
 
     Then all that is left to do is to remove the workspace.
@@ -56,12 +58,13 @@ def is_published(workspace: Workspace, out: Path, facts: dict[str, Any] | None) 
         return False
     waiting = workspace.store / MANIFEST_NAME
     try:
-        published = (out / MANIFEST_NAME).read_bytes()
-        if (workspace.folder / MANIFEST_NAME).read_bytes() != published:
+        ours = (workspace.folder / MANIFEST_NAME).read_bytes()
+        published = read_manifest_bytes(out)
+        if ours != published:
             return False
         # The same manifest still waits in the workspace: then what is at the target is older.
         return not (waiting.exists() and waiting.read_bytes() == published)
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, StoreNotFoundError, StoreIncompleteError, ManifestError):
         return False
 
 

@@ -18,6 +18,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset, Sampler, Subset
 
 from readers.dataset import LMDBDataset
 from readers.loader.attributes import is_same_setting, settled, unknown_setting
+from readers.loader.coming import say_order
 from readers.loader.contents import Contents
 from readers.loader.exposed import order_shown
 from readers.loader.identity import identity_of_dataset
@@ -195,6 +196,7 @@ class Loader(DataLoader[BatchT]):
         rank, world_size = batches.ranks()
         parts = (self._checked(part) for part in batches.parts(run.epoch, run.position))
         numbers = count(run.position // batches.step * world_size + rank, world_size)
+        say_order(self.contents.dataset, batches, run)
         yield from self._handed_out(run, self.engine.batches(parts, run.epoch, numbers))
 
     def _take_transforms(self) -> None:

@@ -134,6 +134,19 @@ class OrderBatches:
             for start in range(0, len(indices), size):
                 yield indices[start : start + size]
 
+    @property
+    def keeps_neighbours(self) -> bool:
+        """See `OrderSampler.keeps_neighbours`."""
+        return self._sampler.keeps_neighbours
+
+    def coming(self, epoch: int, position: int, count_max: int) -> NDArray[np.int64]:
+        """What all ranks take from a position on: no more than so many samples, evenly apart."""
+        rest = self._sampler.count - position
+        places = position + np.arange(min(rest, count_max), dtype=np.int64) * rest // max(
+            1, min(rest, count_max)
+        )
+        return self._sampler.indices(epoch, places)
+
     def valid(self, position: int) -> torch.Tensor:
         """For each sample of a padded batch, whether it belongs there: (sample,) bool.
 

@@ -104,6 +104,14 @@ class OrderSampler(DistributedSampler[int]):
         """Whether a sample may come several times in an epoch, each time to be seen otherwise."""
         return False
 
+    @property
+    def keeps_neighbours(self) -> bool:
+        """Whether samples that lie together in the store come within a part of the epoch.
+
+        Then it pays to have first what that part needs.
+        """
+        return False
+
     def settings(self) -> str:
         """What the order follows from, besides the seed. A state is refused by another."""
         return f"{type(self).__name__} of {self.count} from {self.size}"

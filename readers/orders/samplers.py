@@ -32,6 +32,11 @@ class SequentialSampler(OrderSampler):
         """The positions themselves."""
         return positions % self.size
 
+    @property
+    def keeps_neighbours(self) -> bool:
+        """They come one after the other."""
+        return True
+
 
 class ShuffleSampler(OrderSampler):
     """All samples in random order: an exact shuffle that takes no memory.
@@ -121,6 +126,11 @@ class BlockShuffleSampler(OrderSampler):
             seed=self.seed,
             epoch=epoch,
         )
+
+    @property
+    def keeps_neighbours(self) -> bool:
+        """Blocks of them do."""
+        return True
 
     def settings(self) -> str:
         """What the order follows from, besides the seed."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
+from pathlib import Path
 from typing import Any, TypedDict
 
-from readers.arguments import FLAG, FUNCTION, NAMES, TEXT, Takes
+from readers.arguments import FLAG, FUNCTION, NAMES, TEXT, WHOLE, Takes
 from readers.reading.view import ImageAs, Io
 from readers.store.read_policy import ReadPolicy
 
@@ -21,6 +22,10 @@ class Settings(TypedDict, total=False):
     io: Io
     read_policy: ReadPolicy | None
     checks_files: bool
+    storage_options: Mapping[str, Any] | None
+    cache_dir: str | Path | None
+    cache_limit: int | None
+    cache_rate: int | None
 
 
 def _path_hint(value: Any) -> str:
@@ -54,4 +59,14 @@ RULES: dict[str, Takes] = {
         lambda value: isinstance(value, ReadPolicy),
     ).or_none(),
     "checks_files": FLAG,
+    "storage_options": Takes(
+        "settings by their names, such as {'anon': True}",
+        lambda value: isinstance(value, Mapping),
+    ).or_none(),
+    "cache_dir": Takes(
+        "a folder on a local disk, a text or Path",
+        lambda value: isinstance(value, (str, os.PathLike)),
+    ).or_none(),
+    "cache_limit": WHOLE.or_none(),
+    "cache_rate": WHOLE.or_none(),
 }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from readers.store.errors import SchemaMismatchError
 from readers.store.manifest import Manifest
+from readers.store.place import Place
 from readers.store.splits import canonical_split
 from readers.store.wording import did_you_mean
 
@@ -53,7 +53,7 @@ def cannot_set(name: str, known: Iterable[str]) -> str:
     )
 
 
-def unknown(what: str, name: str, known: Sequence[str], path: str | Path) -> str:
+def unknown(what: str, name: str, known: Sequence[str], path: str | Place) -> str:
     """The message that a store has nothing of this name, with the nearest one that it has."""
     has = ", ".join(known) or "none"
     return f"{path}: no {what} {name!r}; it has {has}.{did_you_mean(name, known)}"

@@ -6,7 +6,6 @@ It pickles to a few hundred bytes, and opens the store in each process when it i
 from __future__ import annotations
 
 import errno
-import hashlib
 import mmap
 import os
 from dataclasses import dataclass, field
@@ -18,9 +17,12 @@ from numpy.typing import NDArray
 
 from readers.machine import mount_of
 from readers.reading.selection import Selection
+from readers.staging.background import BackgroundStaging, stage_in_background
+from readers.staging.settings import CacheSettings
 from readers.store.errors import ManifestError, ShardError, StoreError
 from readers.store.layout import MANIFEST_NAME
-from readers.store.manifest import Manifest
+from readers.store.manifest import Manifest, identity_of
+from readers.store.place import Place, Url, place_of
 from readers.store.read_policy import ReadPolicy
 from readers.store.reader import Access, StoreReader, open_store
 
@@ -29,15 +31,22 @@ ImageAs = Literal["tensor", "numpy", "pil", "tv_tensor"]
 Io = Literal["auto", "map", "read", "read-ahead"]
 
 
-def access_of(io: Io, path: str | Path) -> Access:
-    """How the shards of a store are read: by reads where its folder is on a network mount.
+def access_of(io: Io, place: Place) -> Access:
+    """How the shards of a store are read: by reads where it is on a network mount, or at a URL.
 
     Out of a mapped file a network mount gives page after page, one small request after the other.
     By reads as well where a mount refuses to map files, as some cluster file systems do.
+
+    Raises:
+        ValueError: A store at a URL cannot be mapped.
     """
+    if isinstance(place, Url):
+        if io == "map":
+            raise ValueError(f"io must be 'auto' or 'read' for a store at a URL; got {io!r}")
+        return "read"
     if io == "map" or io == "read":
         return io
-    is_far = mount_of(Path(path)).is_network or _refuses_maps(Path(path) / MANIFEST_NAME)
+    is_far = mount_of(place).is_network or _refuses_maps(place / MANIFEST_NAME)
     return "read" if is_far else "map"
 
 
@@ -59,7 +68,7 @@ def _refuses_maps(file: Path) -> bool:
     return False
 
 
-_OPENED = ("_store", "_selection")
+_OPENED = ("_store", "_selection", "_staging")
 
 
 @dataclass(eq=False, kw_only=True)
@@ -67,7 +76,7 @@ class StoreView:
     """Some samples and fields of a store.
 
     Attributes:
-        path: Folder of the store, absolute.
+        path: Folder of the store, absolute; or its URL, as it may be shown.
         identity: Digest of the store that `path` had when the view was made.
         split: Name of a split, names of several, or None for all samples.
         chosen: Positions in the store, once they were chosen; else a split is found in the index.
@@ -75,7 +84,10 @@ class StoreView:
         returns: Names of those that make a tuple of a sample, or None for dicts.
         image_as: What images are.
         io: How the store is read from its disk or server.
+        url: Its URL, when it lies at one, with what is needed to read there.
         read_policy: How stubbornly, and how many at once, where it is not mapped.
+        cache: Where its shards are copied to, and read when they are there; None: nowhere.
+        stages_in: Number of the process whose thread copies them, if it is this one's to do.
     """
 
     path: str
@@ -86,9 +98,13 @@ class StoreView:
     returns: tuple[str, ...] | None
     image_as: ImageAs
     io: Io = "auto"
+    url: Url | None = None
     read_policy: ReadPolicy | None = None
+    cache: CacheSettings | None = None
+    stages_in: int | None = None
     _store: StoreReader | None = field(default=None, repr=False)
     _selection: Selection | None = field(default=None, repr=False)
+    _staging: BackgroundStaging | None = field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Settings alone: an opened store neither travels nor needs to."""
@@ -102,6 +118,11 @@ class StoreView:
         self.__dict__.update(dict.fromkeys(_OPENED))
 
     @property
+    def place(self) -> Place:
+        """Where the store lies."""
+        return place_of(self.path) if self.url is None else self.url
+
+    @property
     def store(self) -> StoreReader:
         """The store, opened in this process.
 
@@ -111,9 +132,14 @@ class StoreView:
         store = self._store
         if store is None:
             # Whoever made the view has seen that the shards are there.
-            access = access_of(self.io, self.path)
-            policy = self.read_policy
-            store = open_store(self.path, checks_files=False, access=access, policy=policy)
+            place = self.place
+            store = open_store(
+                place,
+                checks_files=False,
+                access=access_of(self.io, place),
+                policy=self.read_policy,
+                cache=self.cache,
+            )
             if identity_of(store.manifest) != self.identity:
                 raise StoreError(
                     f"{self.path}: the store was replaced since this dataset was made. "
@@ -122,7 +148,24 @@ class StoreView:
             if self.io == "read-ahead":
                 store.read_ahead()
             self._store = store
+            self.stage(store.manifest)
         return store
+
+    def stage(self, manifest: Manifest) -> BackgroundStaging | None:
+        """Have the shards be copied to the cache, if that is for this process to do.
+
+        NOTE [ which process copies ]: the one that made the dataset, not one that got it by fork or
+        by a pickle: those are loader workers, which end with an epoch.
+        """
+        if self._staging is None and self.cache is not None and self.stages_in == os.getpid():
+            self._staging = stage_in_background(self.place, manifest, self.cache)
+        return self._staging
+
+    def shards_of(self, indices: NDArray[np.int64]) -> list[int]:
+        """Numbers of the shards in which samples lie, in the order in which they come up."""
+        positions = self.selection.positions(indices)
+        numbers = np.searchsorted(self.store.first_samples, positions, side="right") - 1
+        return list(dict.fromkeys(numbers.tolist()))
 
     @property
     def selection(self) -> Selection:
@@ -160,14 +203,6 @@ class StoreView:
             f"packer verify {self.path}",
             place,
         )
-
-
-def identity_of(manifest: Manifest) -> bytes:
-    """What tells a store from another that took its place."""
-    digest = hashlib.sha256()
-    for shard in manifest.shards:
-        digest.update(shard.sha256.encode())
-    return digest.digest()[:16]
 
 
 def _as_names(split: str | tuple[str, ...]) -> tuple[str, ...]:

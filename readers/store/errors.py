@@ -4,6 +4,7 @@
     ├── StoreNotFoundError          there is no store at this path
     ├── StoreIncompleteError        a build that did not finish: no manifest
     ├── FormatVersionError          written in a version this release cannot read
+    ├── RemoteError                 a bucket or server refuses, fails or has not got a file
     ├── ManifestError               the manifest is not what FORMAT.md says
     ├── SchemaMismatchError         a field was asked for that the store does not have
     ├── UnknownKeyError             no sample has this key (also a KeyError)
@@ -20,6 +21,8 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from readers.store.place import Place, Url
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -39,6 +42,16 @@ class StoreIncompleteError(StoreError):
 
 class FormatVersionError(StoreError):
     """The store is of a version that this release cannot read."""
+
+
+class RemoteError(StoreError):
+    """A bucket or a web server refuses, fails, does not answer, or does not have a file.
+
+    Attributes:
+        is_missing: Whether the file, or the bucket, is not there.
+    """
+
+    is_missing: bool = False
 
 
 class ManifestError(StoreError):
@@ -67,15 +80,16 @@ class ShardError(StoreError):
         position: Position of the sample in its shard, or None when the file as a whole is meant.
     """
 
-    path: Path | None = None
+    path: Place | None = None
     position: int | None = None
 
     @classmethod
-    def at(cls, path: str | Path, message: str, position: int | None = None) -> Self:
+    def at(cls, path: str | Place, message: str, position: int | None = None) -> Self:
         """The error of a shard, or of one sample in it."""
         place = str(path) if position is None else f"{path}, sample {position} of the shard"
         error = cls(f"{place}: {message}")
-        error.path, error.position = Path(path), position
+        error.path = path if isinstance(path, Url) else Path(path)
+        error.position = position
         return error
 
 

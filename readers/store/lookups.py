@@ -11,6 +11,7 @@ import json
 import os
 import resource
 import sys
+from pathlib import Path
 
 from readers.store.child_process import end_with_parent
 from readers.store.errors import StoreError
@@ -41,6 +42,7 @@ def main(parent: int) -> None:
 def _problem(store: StoreReader, number: int) -> str | None:
     try:
         shard = store.shard(number)
+        assert isinstance(shard.path, Path)  # LMDB opens files alone.
         check_against_lmdb(shard.path, shard)
     except StoreError as error:
         return str(error)

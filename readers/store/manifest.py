@@ -15,6 +15,7 @@ import msgspec
 from readers.store.errors import (
     FormatVersionError,
     ManifestError,
+    RemoteError,
     StoreIncompleteError,
     StoreNotFoundError,
 )
@@ -28,7 +29,9 @@ from readers.store.layout import (
     shard_name,
 )
 from readers.store.not_a_store import hint_for_file, hint_for_folder
+from readers.store.place import Place, Url, place_of
 from readers.store.read_policy import ReadPolicy, tried
+from readers.store.remote import files_of
 from readers.store.schema import Schema
 
 _SHARD_FILE = re.compile(r"shard-[0-9a-z-]{1,64}\.lmdb")
@@ -157,23 +160,49 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
-def read_manifest(path: str | Path, policy: ReadPolicy | None = None) -> Manifest:
-    """The manifest of the store at `path`.
+def identity_of(manifest: Manifest) -> bytes:
+    """What tells a store from another that took its place."""
+    digest = hashlib.sha256()
+    for shard in manifest.shards:
+        digest.update(shard.sha256.encode())
+    return digest.digest()[:16]
+
+
+def read_manifest(path: str | Place, policy: ReadPolicy | None = None) -> Manifest:
+    """The manifest of the store at `path`: a folder, or a URL.
 
     Args:
-        path: Folder of the store.
-        policy: How often it is tried again when its server fails. None: never.
+        path: Folder of the store, or its URL.
+        policy: How often it is tried again when the server of its folder fails. None: never.
 
     Raises:
         StoreNotFoundError: There is nothing at `path`, or it is not a folder.
         StoreIncompleteError: A build of this store began and did not finish.
         FormatVersionError: The store is of a newer version, or of another program.
         ManifestError: The manifest is not what FORMAT.md says.
+        RemoteError: A bucket or server refuses, fails or does not answer.
     """
-    path = Path(path)
+    place = place_of(path)
+    return parse_manifest(read_manifest_bytes(place, policy), place / MANIFEST_NAME)
+
+
+def read_manifest_bytes(place: Place, policy: ReadPolicy | None = None) -> bytes:
+    """The bytes of a manifest's file, yet to be parsed. Raises as `read_manifest` does."""
+    if isinstance(place, Url):
+        data = _remote_bytes(place)
+    else:
+        data = _local_bytes(place, policy)
+    if len(data) > MANIFEST_BYTES_MAX:
+        raise ManifestError(
+            f"{place / MANIFEST_NAME}: over {MANIFEST_BYTES_MAX} bytes; not a manifest of ours"
+        )
+    return data
+
+
+def _local_bytes(path: Path, policy: ReadPolicy | None) -> bytes:
     file = path / MANIFEST_NAME
     try:
-        data = tried(partial(_read_at_once, file), policy)
+        return tried(partial(_read_at_once, file), policy)
     except NotADirectoryError as error:
         raise StoreNotFoundError(
             f"{path} is a file; a store is a folder with {MANIFEST_NAME}. {hint_for_file(path)}"
@@ -182,9 +211,23 @@ def read_manifest(path: str | Path, policy: ReadPolicy | None = None) -> Manifes
         raise _absent(path) from error
     except OSError as error:
         raise ManifestError(f"{file}: {error.strerror}; expected a file to read.") from error
-    if len(data) > MANIFEST_BYTES_MAX:
-        raise ManifestError(f"{file}: over {MANIFEST_BYTES_MAX} bytes; not a manifest of ours")
-    return parse_manifest(data, file)
+
+
+def _remote_bytes(url: Url) -> bytes:
+    files = files_of(url)
+    try:
+        return files.read(MANIFEST_NAME, MANIFEST_BYTES_MAX + 1)
+    except RemoteError as error:
+        if not error.is_missing:
+            raise
+        if files.listing():
+            raise StoreIncompleteError(
+                f"{url}: no {MANIFEST_NAME} there, though other files are: its upload did not "
+                f"finish. Run the same command again: packer build RAW {url}"
+            ) from error
+        raise StoreNotFoundError(
+            f"{error} Expected {MANIFEST_NAME}, as `packer build RAW {url}` puts it there."
+        ) from error
 
 
 def _read_at_once(file: Path) -> bytes:
@@ -214,7 +257,7 @@ def _absent(path: Path) -> StoreNotFoundError | StoreIncompleteError:
     )
 
 
-def parse_manifest(data: bytes, place: str | Path) -> Manifest:
+def parse_manifest(data: bytes, place: str | Place) -> Manifest:
     """A manifest from the bytes of its file. `place` is named in errors.
 
     Raises:

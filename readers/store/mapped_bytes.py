@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from readers.store.errors import ShardError
 from readers.store.mapping import FileRange
+from readers.store.place import Place
 from readers.store.record_bytes import NO_PICKLE, NOT_ADDED, FileBytes, Pieces, Wanted, check_within
 
 _PROBE_COUNT = 4
@@ -43,14 +43,14 @@ class MappedBytes:
         self._range = FileRange(sizes)
         self._sizes = tuple(sizes)
         self._open_sizes: NDArray[np.int64] = np.full(len(sizes), NOT_ADDED, np.int64)
-        self._paths: list[Path | None] = [None] * len(sizes)
+        self._paths: list[Place | None] = [None] * len(sizes)
         self._is_closed = False
         self.memory = self._range.data
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(NO_PICKLE)
 
-    def add(self, number: int, path: Path, descriptor: int) -> FileBytes:
+    def add(self, number: int, path: Place, descriptor: int) -> FileBytes:
         """See `RecordBytes.add`. The map holds the file; it costs no descriptor.
 
         A file is mapped once: where others read it, to map it again would end the process.

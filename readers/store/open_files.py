@@ -23,10 +23,10 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from readers.store.errors import ShardError
 from readers.store.numbered_locks import NumberedLocks
+from readers.store.place import Place
 
 _SHARE = 4
 _COUNT_MAX = 1024
@@ -37,7 +37,7 @@ _OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 class _File:
     """One file; its descriptor is None while it is closed."""
 
-    path: Path
+    path: Place
     size: int
     inode: tuple[int, int]
     changed_ns: int
@@ -69,7 +69,7 @@ class OpenFiles:
         """Whether `close` was called."""
         return not self._closed.alive
 
-    def add(self, number: int, path: Path, descriptor: int) -> int:
+    def add(self, number: int, path: Place, descriptor: int) -> int:
         """Take a file in, by a descriptor of our own. Its size is returned."""
         own = os.dup(descriptor)
         found = os.fstat(own)
@@ -124,6 +124,16 @@ class OpenFiles:
                 file.user_count += 1
             return file.descriptor
 
+    def read_into(self, number: int, into: list[memoryview], offset: int) -> int:
+        """Read once: preadv(2). Raises as `borrow` does."""
+        with self.borrow(number) as descriptor:
+            return os.preadv(descriptor, into, offset)
+
+    def size_now(self, number: int) -> int:
+        """Bytes that the file has now. Raises as `borrow` does."""
+        with self.borrow(number) as descriptor:
+            return os.fstat(descriptor).st_size
+
     def renew(self, number: int) -> None:
         """Open a file anew that has failed. Raises as `borrow` does."""
         file = self._files[number]
@@ -165,7 +175,7 @@ class OpenFiles:
 def _open(file: _File) -> int:
     """A descriptor of a file that was open before, and is the same."""
     try:
-        descriptor = os.open(file.path, _OPEN_FLAGS)
+        descriptor = os.open(str(file.path), _OPEN_FLAGS)
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
             raise ShardError.at(

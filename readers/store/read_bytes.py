@@ -15,14 +15,14 @@ import os
 import time
 import weakref
 from collections.abc import Sequence
-from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from readers.store.errors import ShardError
 from readers.store.open_files import OpenFiles
+from readers.store.place import Place
 from readers.store.read_plan import GAP, Read, plan_reads
 from readers.store.read_policy import ReadPolicy, may_pass
 from readers.store.read_queue import Reading, ReadQueue
@@ -37,23 +37,60 @@ from readers.store.record_bytes import (
 )
 
 
+class ShardFiles(Protocol):
+    """Where `ReadBytes` reads: files by number. Any thread may ask, and a forked child goes on.
+
+    In a folder they are `OpenFiles`, at a URL `RemoteShards`.
+    """
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+
+    def add(self, number: int, path: Place, descriptor: int) -> int:
+        """Take a file in; see `RecordBytes.add`. Its size is returned."""
+
+    def read_into(self, number: int, into: list[memoryview], offset: int) -> int:
+        """Read once: how many bytes came, which may be fewer than there is room for.
+
+        Raises:
+            OSError: It failed; the number says whether it may pass.
+            ShardError: It is another file by now, or no waiting helps.
+        """
+
+    def renew(self, number: int) -> None:
+        """Open a file anew that has failed. Raises as `read_into` does."""
+
+    def size_now(self, number: int) -> int:
+        """Bytes that the file has now. Raises as `read_into` does."""
+
+    def advise(self, number: int, advice: int) -> None:
+        """How the file will be read from now on: posix_fadvise(2)."""
+
+    def close(self) -> None:
+        """Let go of all files."""
+
+
 class ReadBytes:
-    """Shards of a store by `preadv`: all that a request needs at once, in the order of the files.
+    """Shards of a store by reads: all that a request needs at once, in the order of the files.
 
     Args:
         count: How many shards there are.
         policy: How they are read.
+        files: Where they lie. None: in a folder, which may be on a network mount.
 
     Attributes:
         memory: Empty: each request has memory of its own.
     """
 
-    def __init__(self, count: int, policy: ReadPolicy | None = None) -> None:
+    def __init__(
+        self, count: int, policy: ReadPolicy | None = None, files: ShardFiles | None = None
+    ) -> None:
         self.memory: NDArray[np.uint8] = np.empty(0, np.uint8)
         self._policy = policy or ReadPolicy()
         self._sizes: NDArray[np.int64] = np.full(count, NOT_ADDED, np.int64)
-        self._paths: list[Path | None] = [None] * count
-        self._files = OpenFiles()
+        self._paths: list[Place | None] = [None] * count
+        self._files: ShardFiles = OpenFiles() if files is None else files
         self._queue = ReadQueue(self._policy.in_flight_max)
         # Bytes of each request that was announced, by the identity of what stands for it.
         self._ahead: dict[int, int] = {}
@@ -63,7 +100,7 @@ class ReadBytes:
     def __reduce__(self) -> NoReturn:
         raise TypeError(NO_PICKLE)
 
-    def add(self, number: int, path: Path, descriptor: int) -> FileBytes:
+    def add(self, number: int, path: Place, descriptor: int) -> FileBytes:
         """See `RecordBytes.add`. It may keep a descriptor of its own until `close`."""
         if self._files.is_closed:
             raise ValueError(f"{path}: these record bytes are closed")
@@ -185,12 +222,11 @@ class ReadBytes:
             try:
                 if failure_count:
                     self._files.renew(number)
-                with self._files.borrow(number) as descriptor:
-                    count = os.preadv(descriptor, into, offset)
+                count = self._files.read_into(number, into, offset)
                 if count:
                     into, offset, failure_count = _rest(into, count), offset + count, 0
                     continue
-                if self._size_now(number) <= offset:
+                if self._files.size_now(number) <= offset:
                     raise ShardError.at(
                         path,
                         f"the file ends at offset {offset}, where {_total(into)} bytes were "
@@ -209,10 +245,6 @@ class ReadBytes:
                     "there.",
                 ) from cause
             time.sleep(policy.wait_s(failure_count))
-
-    def _size_now(self, number: int) -> int:
-        with self._files.borrow(number) as descriptor:
-            return os.fstat(descriptor).st_size
 
     def close(self) -> None:
         """See `RecordBytes.close`."""

@@ -2,18 +2,19 @@
 
 NOTE [ one handle per shard and process ]: all users of a store in a process share one
 `StoreReader` for each way of reading, found by the identity of its manifest file, whatever path
-leads to it. It is gone, and the shards are unmapped, with its last user. There is little in it that
-a fork could break: read-only maps, or descriptors that are read at given offsets; and locks, which
-a child makes anew.
+leads to it (at a URL: by the digest of its manifest). It is gone, and the shards are unmapped, with
+its last user. There is little in it that a fork could break: read-only maps, or descriptors that
+are read at given offsets, or what a child makes anew: connections and locks.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 import weakref
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -24,18 +25,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.store.codecs import little
-from readers.store.errors import StoreError
+from readers.store.copies import ShardCache
+from readers.store.errors import ShardError, StoreError
 from readers.store.layout import MANIFEST_NAME
-from readers.store.manifest import Manifest, read_manifest
+from readers.store.manifest import (
+    Manifest,
+    ShardInfo,
+    parse_manifest,
+    read_manifest,
+    read_manifest_bytes,
+)
 from readers.store.mapped_bytes import MappedBytes
 from readers.store.numbered_locks import NumberedLocks
+from readers.store.place import Place, Url, place_of
 from readers.store.read_bytes import ReadBytes
 from readers.store.read_policy import ReadPolicy, tried
 from readers.store.read_threads import for_each, read_threads
 from readers.store.record import RecordLayout
-from readers.store.record_bytes import RecordBytes, Wanted
+from readers.store.record_bytes import NO_DESCRIPTOR, FileBytes, RecordBytes, Wanted
+from readers.store.remote import files_of
+from readers.store.remote_shards import REMOTE_POLICY, RemoteShards
 from readers.store.shard_files import check_shard_files
-from readers.store.shard_reader import ShardReader, open_shard_file
+from readers.store.shard_reader import ShardReader, check_size, open_shard_file
 
 Access = Literal["map", "read"]
 """How the bytes of shards come: out of mapped files, or by reads at known offsets."""
@@ -104,12 +115,14 @@ class StoreReader:
     """A store, by position of its samples.
 
     Args:
-        path: Folder of the store.
+        path: Folder of the store, or its URL.
         manifest: Its manifest.
-        access: How its shards are read.
+        access: How its shards are read. Those at a URL cannot be mapped.
         policy: How stubbornly, and how many at once, where they are not mapped.
+        cache: Where copies of them may lie, which are read instead.
 
     Attributes:
+        path: As given.
         manifest: As given.
         access: As given.
         policy: As given, or the usual one; None where shards are mapped.
@@ -121,20 +134,24 @@ class StoreReader:
 
     def __init__(
         self,
-        path: Path,
+        path: Place,
         manifest: Manifest,
         access: Access = "map",
         policy: ReadPolicy | None = None,
+        cache: ShardCache | None = None,
     ) -> None:
         self.path = path
         self.manifest = manifest
         self.access = access
-        self.policy = (policy or ReadPolicy()) if access == "read" else None
+        usual = REMOTE_POLICY if isinstance(path, Url) else ReadPolicy()
+        self.policy = (policy or usual) if access == "read" else None
         self.layout = RecordLayout.of(manifest.schema)
         counts = [shard.sample_count for shard in manifest.shards]
         self.first_samples: NDArray[np.int64] = np.cumsum([0, *counts], dtype=np.int64)
         self._first_samples = self.first_samples.tolist()
-        self.bytes: RecordBytes = self._reserve(manifest)
+        far = self._reserve(manifest)
+        self._copied = None if cache is None else cache.around(far, manifest.shards)
+        self.bytes: RecordBytes = far if self._copied is None else self._copied
         self._shards: list[ShardReader | None] = [None] * len(counts)
         self._reads_ahead = False
         # Kept, so that they stay for the next shards.
@@ -149,15 +166,30 @@ class StoreReader:
 
     def _reserve(self, manifest: Manifest) -> RecordBytes:
         """A place for the bytes of all shards."""
+        if isinstance(self.path, Url):
+            shards = RemoteShards(files_of(self.path))
+            return ReadBytes(len(manifest.shards), self.policy, shards)
         if self.access == "read":
             return ReadBytes(len(manifest.shards), self.policy)
+        folder = self.path
         try:
             return MappedBytes([shard.bytes for shard in manifest.shards])
         except MemoryError:
             # A manifest may claim any size; it is believed when the files have it.
             for info in manifest.shards:
-                os.close(open_shard_file(self.path / info.file, info))
+                os.close(open_shard_file(folder / info.file, info))
             raise
+
+    @property
+    def folder(self) -> Path:
+        """Its folder, for what needs the files themselves.
+
+        Raises:
+            StoreError: It lies at a URL.
+        """
+        if isinstance(self.path, Url):
+            raise StoreError(f"{self.path}: this needs the store in a folder; copy it here first.")
+        return self.path
 
     def shard(self, number: int) -> ShardReader:
         """One shard, opened and checked when this process first asks for it.
@@ -178,21 +210,42 @@ class StoreReader:
     def _open(self, number: int) -> ShardReader:
         info = self.manifest.shards[number]
         path = self.path / info.file
-        descriptor = open_shard_file(path, info, self.policy)
-        try:
-            file = self.bytes.add(number, path, descriptor)
-        finally:
-            os.close(descriptor)
-        # Of a mapped file, checking goes through the index from end to end, with the kernel reading
-        # ahead. Where files are read, the index comes by two reads: what lies behind them would
-        # come along.
+        file = None if self._copied is None else self._copied.add_copy(number, path)
+        if self._copied is not None and file is not None:
+            try:
+                return self._checked(number, path, file, is_mapped=True)
+            except ShardError:
+                self._copied.drop_copy(number)
+        file = self._taken_in(number, path, info)
+        return self._checked(number, path, file, is_mapped=self.access == "map")
+
+    def _checked(
+        self, number: int, path: Place, file: FileBytes, *, is_mapped: bool
+    ) -> ShardReader:
+        """A shard that was taken in.
+
+        Of a mapped file, checking goes through the index from end to end, with the kernel reading
+        ahead. Where files are read, the index comes by two reads: what lies behind them would come
+        along.
+        """
         is_random = not self._reads_ahead
-        if is_random and self.access == "read":
+        if is_random and not is_mapped:
             self.bytes.expect(number, in_order=False)
-        shard = ShardReader(path, file, info, self.layout)
-        if is_random and self.access == "map":
+        shard = ShardReader(path, file, self.manifest.shards[number], self.layout)
+        if is_random and is_mapped:
             self.bytes.expect(number, in_order=False)
         return shard
+
+    def _taken_in(self, number: int, path: Place, info: ShardInfo) -> FileBytes:
+        if isinstance(path, Url):
+            file = self.bytes.add(number, path, NO_DESCRIPTOR)
+            check_size(path, len(file), info)
+            return file
+        descriptor = open_shard_file(path, info, self.policy)
+        try:
+            return self.bytes.add(number, path, descriptor)
+        finally:
+            os.close(descriptor)
 
     def read_ahead(self) -> None:
         """From now on, have the kernel read on behind each page that is asked for.
@@ -331,52 +384,74 @@ _opening = NumberedLocks()
 _placing = threading.Lock()
 os.register_at_fork(after_in_child=_make_lock)
 
-_Key = tuple[int, int, int, Access, ReadPolicy | None]
-
-_open_stores: weakref.WeakValueDictionary[_Key, StoreReader] = weakref.WeakValueDictionary()
+_open_stores: weakref.WeakValueDictionary[Hashable, StoreReader] = weakref.WeakValueDictionary()
 
 
 def open_store(
-    path: str | Path,
+    path: str | Place,
     *,
     checks_files: bool = True,
     access: Access = "map",
     policy: ReadPolicy | None = None,
+    cache: ShardCache | None = None,
 ) -> StoreReader:
     """The store at `path`: the one that this process has open already, or a new one.
 
     Args:
-        path: Folder of the store.
+        path: Folder of the store, or its URL.
         checks_files: See by one stat a shard that all are there, so that a store which is copied in
             part is an error here and not at one of its samples. Where shards are read, one listing
             of the folder says which are there, and their sizes are seen as they are opened.
-        access: How its shards are read.
+        access: How its shards are read; for a store at a URL it says nothing.
         policy: How stubbornly, and how many at once, where they are not mapped.
+        cache: Where copies of them may lie.
 
     Raises:
         ShardError: `checks_files` found shards missing or of another size.
         StoreError: See `read_manifest`.
     """
-    path = Path(path)
-    policy = (policy or ReadPolicy()) if access == "read" else None
+    place = place_of(path)
+    if isinstance(place, Url):
+        store = _at_url(place, policy, cache)
+    else:
+        policy = (policy or ReadPolicy()) if access == "read" else None
+        store = _in_folder(place, access, policy, cache)
+    if checks_files:
+        names = None
+        if isinstance(store.path, Path) and store.policy is not None:
+            names = frozenset(tried(partial(os.listdir, store.path), store.policy))
+        check_shard_files(store.path, store.manifest.shards, names)
+    return store
+
+
+def _in_folder(
+    path: Path, access: Access, policy: ReadPolicy | None, cache: ShardCache | None
+) -> StoreReader:
     manifest = None
     try:
         found = tried(partial(os.stat, path / MANIFEST_NAME), policy)
     except OSError:
         manifest = read_manifest(path)  # Raises with the reason.
         found = os.stat(path / MANIFEST_NAME)
-    key = (found.st_dev, found.st_ino, found.st_mtime_ns, access, policy)
+    key = (found.st_dev, found.st_ino, found.st_mtime_ns, access, policy, cache)
     store = _open_stores.get(key)
     if store is None:
         # The path must go on meaning the same folder when the process changes its own, or when a
         # link is set to a newer store.
         folder = Path(os.path.realpath(path))
         manifest = manifest or read_manifest(folder, policy)
-        store = StoreReader(folder, manifest, access, policy)
+        store = StoreReader(folder, manifest, access, policy, cache)
         _open_stores[key] = store
-    if checks_files:
-        names = None
-        if policy is not None:
-            names = frozenset(tried(partial(os.listdir, store.path), policy))
-        check_shard_files(store.path, store.manifest.shards, names)
+    return store
+
+
+def _at_url(url: Url, policy: ReadPolicy | None, cache: ShardCache | None) -> StoreReader:
+    files = files_of(url)  # Kept, so that the manifest and the shards come by one connection.
+    data = read_manifest_bytes(url)
+    key = (files, hashlib.sha256(data).digest(), policy, cache)
+    store = _open_stores.get(key)
+    if store is None:
+        manifest = parse_manifest(data, url / MANIFEST_NAME)
+        store = StoreReader(url, manifest, "read", policy, cache)
+        _open_stores[key] = store
     return store

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from readers.store.errors import ShardError
+from readers.store.place import Place
 
 
 @dataclass(kw_only=True, eq=False, slots=True)  # Frozen, it would take twice as long to make.
@@ -132,13 +132,14 @@ class RecordBytes(Protocol):
 
     memory: NDArray[np.uint8]
 
-    def add(self, number: int, path: Path, descriptor: int) -> FileBytes:
+    def add(self, number: int, path: Place, descriptor: int) -> FileBytes:
         """Take a shard in; before that nothing of it may be asked for.
 
         Args:
             number: The shard's number.
-            path: Of its file, for messages.
+            path: Of its file, for messages; of a shard at a URL, what it is found by.
             descriptor: Of the open file, of the size that is known; it may be closed afterwards.
+                `NO_DESCRIPTOR` for a shard at a URL.
 
         Returns:
             All its bytes.
@@ -173,11 +174,14 @@ class RecordBytes(Protocol):
 
 NO_PICKLE = "the bytes of a store do not pickle; its path does, and so do datasets and views"
 
+NO_DESCRIPTOR = -1
+"""In place of one: the shard lies where there are none."""
+
 NOT_ADDED = -1
 """In a table of file sizes: this shard cannot be asked for."""
 
 
-def check_within(wanted: Wanted, sizes: NDArray[np.int64], paths: Sequence[Path | None]) -> None:
+def check_within(wanted: Wanted, sizes: NDArray[np.int64], paths: Sequence[Place | None]) -> None:
     """Hold a request against the sizes of files.
 
     Args:
@@ -199,7 +203,7 @@ def check_within(wanted: Wanted, sizes: NDArray[np.int64], paths: Sequence[Path 
         _refuse(wanted, sizes, paths)
 
 
-def _refuse(wanted: Wanted, sizes: NDArray[np.int64], paths: Sequence[Path | None]) -> NoReturn:
+def _refuse(wanted: Wanted, sizes: NDArray[np.int64], paths: Sequence[Place | None]) -> NoReturn:
     """Name the first part that is not there."""
     lengths = np.broadcast_to(wanted.lengths, len(wanted))
     room = sizes[wanted.shards] - wanted.offsets

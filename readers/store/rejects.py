@@ -6,16 +6,19 @@ lone surrogates, as `os.fsdecode` makes them. It may be a stranger's: nothing in
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
 from readers.store.errors import StoreError
 from readers.store.layout import REJECTS_NAME
+from readers.store.place import Place, Url
+from readers.store.remote import files_of
 
 _LINE_BYTES_MAX = 2**20
 
@@ -60,7 +63,7 @@ def _as_dict(line: RejectLine) -> dict[str, str]:
     return values | {name: value for name, value in more.items() if value}
 
 
-def read_rejects(folder: Path) -> Iterator[RejectLine]:
+def read_rejects(folder: Place) -> Iterator[RejectLine]:
     """The lines of a store's list.
 
     Args:
@@ -71,20 +74,29 @@ def read_rejects(folder: Path) -> Iterator[RejectLine]:
             pipe make us wait), or a line is not what the format says, or over 1 MiB.
     """
     path = folder / REJECTS_NAME
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise StoreError(f"{path}: {error.strerror}; copy the store again.") from error
-    with open(descriptor, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise StoreError(f"{path}: it is not a plain file; copy the store again.")
+    with _opened(folder) as stream:
         while line := stream.readline(_LINE_BYTES_MAX + 1):
             if len(line) > _LINE_BYTES_MAX:
                 raise StoreError(f"{path}: a line of over {_LINE_BYTES_MAX} bytes; copy it again.")
             yield _line(line, path)
 
 
-def _line(line: bytes, path: Path) -> RejectLine:
+def _opened(folder: Place) -> BinaryIO:
+    if isinstance(folder, Url):
+        files = files_of(folder)
+        return io.BytesIO(files.read(REJECTS_NAME, files.find(REJECTS_NAME).size))
+    path = folder / REJECTS_NAME
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror}; copy the store again.") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise StoreError(f"{path}: it is not a plain file; copy the store again.")
+    return open(descriptor, "rb")
+
+
+def _line(line: bytes, path: Place) -> RejectLine:
     try:
         return msgspec.convert(json.loads(line), RejectLine)
     except (ValueError, RecursionError, msgspec.ValidationError) as error:

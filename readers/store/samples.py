@@ -12,13 +12,13 @@ import operator
 import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from readers.store.codecs import little
 from readers.store.errors import CodecError, ImageError, ShardError
+from readers.store.place import Place
 from readers.store.reader import StoreReader, open_store
 from readers.store.record import STRUCT_CODES, RecordReader
 from readers.store.record_bytes import FileBytes
@@ -30,7 +30,7 @@ class Samples(Sequence[dict[str, Any]]):
     The manifest is read here, and each shard is opened when a sample of it is first asked for.
 
     Args:
-        store: Folder of the store, or a store that is open.
+        store: Folder or URL of the store, or a store that is open.
         names: Fields to read, in any order. None means all.
         checks_files: See by one stat a shard that all are there. False leaves that out, for a store
             of thousands of shards on a slow mount; what is missing is then an error where it is
@@ -44,7 +44,7 @@ class Samples(Sequence[dict[str, Any]]):
 
     def __init__(
         self,
-        store: str | Path | StoreReader,
+        store: str | Place | StoreReader,
         names: Iterable[str] | None = None,
         *,
         checks_files: bool = True,

@@ -7,38 +7,47 @@ import stat
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from readers.store.errors import ShardError
+from readers.store.errors import RemoteError, ShardError
 from readers.store.manifest import ShardInfo
+from readers.store.place import Place, Url
+from readers.store.read_threads import for_each, read_threads
+from readers.store.remote import RemoteFile, files_of
 from readers.store.wording import few
 
 _NAMED_MAX = 5
 
 
 def check_shard_files(
-    folder: Path, shards: Sequence[ShardInfo], names: Collection[str] | None = None
+    folder: Place, shards: Sequence[ShardInfo], names: Collection[str] | None = None
 ) -> None:
     """See that each shard has a file of the size that the manifest says, with one stat a shard.
+
+    A bucket is asked for a list of its files; a web server, which has none, for each of them.
 
     Of a store that is still being copied, or was copied in part, training would notice when it
     asks for a sample that is not there, hours later.
 
     Args:
-        folder: The store's folder.
+        folder: The store's folder or URL.
         shards: From its manifest.
         names: Of the files in the folder, where a look at each would take too long: a thousand
             round trips for a thousand shards. Then no more than their being there is seen.
 
     Raises:
         ShardError: Files are missing or of another size. The message names the first of them.
+        RemoteError: A bucket or server refuses, fails or does not answer.
     """
-    problems = []
-    for info in shards:
-        if names is None:
-            problem = _problem(folder / info.file, info)
-        else:
-            problem = None if info.file in names else "missing"
-        if problem is not None:
-            problems.append((info.file, problem))
+    if isinstance(folder, Url):
+        found = _remote_problems(folder, shards)
+    elif names is not None:
+        found = [None if info.file in names else "missing" for info in shards]
+    else:
+        found = [_problem(folder / info.file, info) for info in shards]
+    problems = [
+        (info.file, problem)
+        for info, problem in zip(shards, found, strict=True)
+        if problem is not None
+    ]
     if not problems:
         return
     named = "; ".join(few(problems, _NAMED_MAX, lambda one: f"{folder / one[0]}: {one[1]}"))
@@ -49,6 +58,33 @@ def check_shard_files(
     )
     error.path = folder / problems[0][0]
     raise error
+
+
+def _remote_problems(url: Url, shards: Sequence[ShardInfo]) -> list[str | None]:
+    """What is wrong with the file of each shard in a bucket or on a web server, or None."""
+    files = files_of(url)
+    listed = files.listing()
+    found: list[RemoteFile | None] = [None] * len(shards)
+    if listed is not None:
+        found = [listed.get(info.file) for info in shards]
+    else:
+
+        def look(number: int) -> None:
+            try:
+                found[number] = files.find(shards[number].file)
+            except RemoteError as error:
+                if not error.is_missing:
+                    raise
+
+        for_each(read_threads(), look, range(len(shards)))
+    return [
+        "missing" if file is None else _size_problem(file.size, info)
+        for file, info in zip(found, shards, strict=True)
+    ]
+
+
+def _size_problem(size: int, info: ShardInfo) -> str | None:
+    return None if size == info.bytes else f"{size} bytes, expected {info.bytes}"
 
 
 def _problem(path: Path, info: ShardInfo) -> str | None:
@@ -63,6 +99,4 @@ def _problem(path: Path, info: ShardInfo) -> str | None:
         return "a symbolic link"
     if not stat.S_ISREG(found.st_mode):
         return "not a regular file"
-    if found.st_size != info.bytes:
-        return f"{found.st_size} bytes, expected {info.bytes}"
-    return None
+    return _size_problem(found.st_size, info)

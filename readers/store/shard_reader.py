@@ -30,6 +30,7 @@ from readers.store.layout import (
 from readers.store.manifest import ShardInfo
 from readers.store.npy import npy_view
 from readers.store.pages import PageFile
+from readers.store.place import Place
 from readers.store.read_policy import ReadPolicy, tried
 from readers.store.record import RecordLayout
 from readers.store.record_bytes import FileBytes
@@ -63,14 +64,22 @@ def open_shard_file(path: Path, info: ShardInfo, policy: ReadPolicy | None = Non
         raise ShardError.at(
             path, f"is {kind}; expected a file of {info.bytes} bytes. Copy the store again."
         )
-    if found.st_size != info.bytes:
+    try:
+        check_size(path, found.st_size, info)
+    except ShardError:
         os.close(descriptor)
+        raise
+    return descriptor
+
+
+def check_size(path: Place, size: int, info: ShardInfo) -> None:
+    """See that a shard file is of the size that its manifest says. Raises ShardError."""
+    if size != info.bytes:
         raise ShardError.at(
             path,
-            f"{found.st_size} bytes, expected {info.bytes}. The file was cut short, changed or "
-            "replaced after the store was published; copy the store again.",
+            f"{size} bytes, expected {info.bytes}. The file was cut short, changed or replaced "
+            "after the store was published; copy the store again.",
         )
-    return descriptor
 
 
 def _opened(path: Path) -> tuple[int, os.stat_result]:
@@ -108,7 +117,7 @@ class ShardReader:
         ShardError: The file is damaged, crafted or another shard's.
     """
 
-    def __init__(self, path: Path, file: FileBytes, info: ShardInfo, layout: RecordLayout) -> None:
+    def __init__(self, path: Place, file: FileBytes, info: ShardInfo, layout: RecordLayout) -> None:
         self.path = path
         self.file = file
         self.layout = layout

@@ -58,6 +58,10 @@ FITS = {
         "io": {"text"},
         "read_policy": set(),
         "checks_files": {"flag"},
+        "storage_options": {"dict"},
+        "cache_dir": {"text", "path"},
+        "cache_limit": {"number"},
+        "cache_rate": {"number"},
     },
     make_loader: {
         "dataset": DATASET | {"row"},

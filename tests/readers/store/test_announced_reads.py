@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from readers.store import read_bytes
+from readers.store import open_files
 from readers.store.errors import ShardError
 from readers.store.read_bytes import ReadBytes
 from readers.store.read_policy import ReadPolicy
@@ -47,7 +47,7 @@ class Preadv:
 @pytest.fixture
 def calls(monkeypatch):
     calls = Preadv()
-    monkeypatch.setattr(read_bytes, "os", calls)
+    monkeypatch.setattr(open_files, "os", calls)
     yield calls
     calls.go_on.set()
 

@@ -80,7 +80,7 @@ def test_a_fault_that_passes_is_not_seen(monkeypatch, paths, fault):
     """Each of them, several times in a row, and with the rest of a read that gave too little."""
     record_bytes = opened(paths)
     fake = Faulty([fault, "less", fault, fault, fault])
-    monkeypatch.setattr(read_bytes, "os", fake)
+    monkeypatch.setattr(open_files, "os", fake)
     assert_right(record_bytes, paths, [5, 50_000, 60, 99_900])
     assert fake.calls > 5
 
@@ -92,7 +92,7 @@ def test_a_fault_that_stays_names_shard_and_offset(monkeypatch, paths, fault, ca
     """After as many attempts as the policy says; what no waiting mends is an error at once."""
     record_bytes = opened(paths)
     fake = Faulty([fault] * 50)
-    monkeypatch.setattr(read_bytes, "os", fake)
+    monkeypatch.setattr(open_files, "os", fake)
     text = rf"shard-0: 100 bytes at offset 700: .*\({calls} attempts\).*See whether the disk"
     with pytest.raises(ShardError, match=text):
         record_bytes.fetch([wanted([700])])
@@ -106,7 +106,7 @@ def test_a_file_that_was_replaced_is_never_read(monkeypatch, paths):
     other.write_bytes(bytes(SIZE))
     os.utime(other, ns=(1, 1))
     os.replace(other, paths[0])
-    monkeypatch.setattr(read_bytes, "os", Faulty([errno.ESTALE]))
+    monkeypatch.setattr(open_files, "os", Faulty([errno.ESTALE]))
     with pytest.raises(ShardError, match="shard-0: is another file than the one"):
         record_bytes.fetch([wanted([700])])
 
@@ -116,7 +116,7 @@ def test_a_copy_with_its_times_goes_on(monkeypatch, paths):
     record_bytes = opened(paths)
     shutil.copy2(paths[0], paths[0].with_suffix(".new"))
     os.replace(paths[0].with_suffix(".new"), paths[0])
-    monkeypatch.setattr(read_bytes, "os", Faulty([errno.ESTALE]))
+    monkeypatch.setattr(open_files, "os", Faulty([errno.ESTALE]))
     assert_right(record_bytes, paths, [700])
 
 
@@ -124,7 +124,7 @@ def test_a_file_that_is_gone_is_an_error(monkeypatch, paths):
     """With the reason that the system gives."""
     record_bytes = opened(paths)
     paths[0].unlink()
-    monkeypatch.setattr(read_bytes, "os", Faulty([errno.ESTALE]))
+    monkeypatch.setattr(open_files, "os", Faulty([errno.ESTALE]))
     with pytest.raises(ShardError, match=r"shard-0.*offset 700: No such file"):
         record_bytes.fetch([wanted([700])])
 
@@ -145,7 +145,7 @@ def test_reads_are_many_at_once_and_no_more_than_the_limit(monkeypatch, paths):
             return os.preadv(descriptor, into, offset)
 
     record_bytes = opened(paths, ReadPolicy(gap_bytes_max=0))
-    monkeypatch.setattr(read_bytes, "os", Counting([]))
+    monkeypatch.setattr(open_files, "os", Counting([]))
     offsets = list(range(0, 99_000, 500))
     askers = [
         threading.Thread(target=assert_right, args=(record_bytes, paths, offsets)) for _ in range(3)
@@ -171,7 +171,7 @@ def test_after_an_error_nobody_writes_into_the_memory(monkeypatch, paths):
             return os.preadv(descriptor, into, offset)
 
     record_bytes = opened(paths, ReadPolicy(gap_bytes_max=0))
-    monkeypatch.setattr(read_bytes, "os", Failing([]))
+    monkeypatch.setattr(open_files, "os", Failing([]))
     with pytest.raises(ShardError, match="offset 0"):
         record_bytes.fetch([wanted(range(0, 99_000, 500))])
     assert not running

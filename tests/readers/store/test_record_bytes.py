@@ -63,6 +63,10 @@ class RecordBytesCases:
         finally:
             os.close(descriptor)
 
+    def assert_open(self, count: int) -> None:
+        """So many descriptors are open."""
+        assert len(os.listdir("/proc/self/fd")) == count
+
     @pytest.fixture
     def opened(self, paths: list[Path]) -> Iterator[RecordBytes]:
         """All shards, taken in from the last to the first."""
@@ -192,7 +196,7 @@ class RecordBytesCases:
             record_bytes.fetch([wanted])
         with pytest.raises(ValueError, match="closed"):
             self.add(record_bytes, 1, paths[1])
-        assert len(os.listdir("/proc/self/fd")) == before
+        self.assert_open(before)
         del record_bytes, file
         gc.collect()
         assert parts_of(pieces, wanted) == [contents[0][10:30]]
@@ -205,7 +209,7 @@ class RecordBytesCases:
         self.add(record_bytes, 0, paths[0])
         del record_bytes
         gc.collect()
-        assert len(os.listdir("/proc/self/fd")) == before
+        self.assert_open(before)
 
     def test_a_file_is_sliced_like_bytes(self, paths: list[Path], contents: list[bytes]) -> None:
         """The index and the keys are read so: any slice, also past the end, as memory."""
