@@ -323,7 +323,7 @@ def main() -> None:
     cluster = Cluster(options.folder)
     if options.action == "up":
         cluster.folder.mkdir(parents=True, exist_ok=True)
-        with open(Path("/tmp/slurm-dev-install.lock"), "w") as lock:
+        with open(Path(f"/tmp/slurm-dev-install-{os.getuid()}.lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # One installation at a time.
             install()
         if not cluster.conf.exists():

@@ -267,7 +267,7 @@ def plan_build(
             return PlanReport(path=str(out), is_needed=False, notes=run.notices)
         for number in begun.numbers:
             workspace.drop_report(number)
-        workspace.clear_claims()
+        workspace.open_to_nodes()
         stored = _stored(begun.plan, run)
         write_synced(workspace.folder / _NAME, msgspec.msgpack.encode(stored))
     return PlanReport(

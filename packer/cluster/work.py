@@ -147,7 +147,7 @@ def read_shared_plan(workspace: Workspace, out: Path) -> TaskPlan | None:
         if (out / MANIFEST_NAME).exists():
             return None
         raise no_plan_error(workspace, out) from error
-    if not plan.is_shared:
+    if not plan.is_shared or not workspace.placed.is_dir():  # Of one machine, or not all written.
         raise no_plan_error(workspace, out)
     return plan
 

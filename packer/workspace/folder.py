@@ -150,15 +150,16 @@ class Workspace:
         for name in ("plan.json", "task-plan", "build-plan", MANIFEST_NAME, self.reject_list.name):
             (self.folder / name).unlink(missing_ok=True)
         sync_folder(self.folder)
-        for name in ("store", "scratch", "tasks", "reports", "placed"):
+        for name in ("store", "scratch", "tasks", "reports"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
-            (self.folder / name).mkdir(exist_ok=True)
-        self.clear_claims()
+            (self.folder / name).mkdir()
+        for name in ("claims", "nodes", "placed"):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
         self.write_tasks(parts, names)
         write_synced(self.folder / "plan.json", json.dumps(facts).encode())
 
-    def clear_claims(self) -> None:
-        """Forget which nodes work on what. What they have finished stays."""
+    def open_to_nodes(self) -> None:
+        """Have nodes begin: which of them worked on what is forgotten, what is finished stays."""
         for name in ("claims", "nodes"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
             (self.folder / name).mkdir(exist_ok=True)
@@ -182,10 +183,7 @@ class Workspace:
         """Write the file of every shard: its name, and its raw items."""
         for number, items in enumerate(parts):
             name = shard_name(number) if names is None else names[number]
-            # Nodes may be reading those of an unfinished build.
-            aside = self._task_path(number).with_suffix(".new")
-            aside.write_bytes(task_bytes(name, items))
-            os.replace(aside, self._task_path(number))
+            _write_changed(self._task_path(number), task_bytes(name, items))
 
     def _task_path(self, number: int) -> Path:
         return self.folder / "tasks" / f"{number:05d}"
@@ -356,6 +354,19 @@ def _numbers(folder: Path) -> set[int]:
         return {int(name) for name in os.listdir(folder) if name.isdigit()}
     except FileNotFoundError:
         return set()
+
+
+def _write_changed(path: Path, data: bytes) -> None:
+    """Write a file, unless it is the same already; a node that reads it meanwhile has all of it."""
+    try:
+        if path.read_bytes() == data:
+            return
+    except FileNotFoundError:
+        path.write_bytes(data)
+        return
+    aside = path.with_suffix(".new")
+    aside.write_bytes(data)
+    os.replace(aside, path)
 
 
 _REMOVE_TRIES = 5

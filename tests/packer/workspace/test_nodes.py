@@ -26,6 +26,7 @@ def workspace(tmp_path):
     made = Workspace(tmp_path / "out.lmdb.building")
     made.folder.mkdir()
     made.begin([], {})
+    made.open_to_nodes()
     return made
 
 
