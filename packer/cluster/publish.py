@@ -87,6 +87,7 @@ def publish_planned(
         check_target(out, overwrite=stored.may_replace)
         check_node(tasks)
         numbers = range(tasks.shard_count)
+        workspace.look_anew()
         missing = [n for n in numbers if workspace.read_report(n, tasks.id) is None]
         if make_missing is None:
             make_missing = max(workers, int(_LITTLE_SHARE * tasks.shard_count))

@@ -58,9 +58,11 @@ class Turns:
         for number in part_of(count, self._part):
             if not self._workspace.has_report(number) and self._claims.take_first(number):
                 yield number
+        self._workspace.look_anew()
         for number in self._others(self._workspace.reported() | self._claims.claimed()):
             if not self._workspace.has_report(number) and self._claims.take_first(number):
                 yield number
+        self._workspace.look_anew()
         for number in self._others(self._workspace.reported()):
             if not self._workspace.has_report(number) and self._claims.help_with(number):
                 yield number

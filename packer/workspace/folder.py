@@ -32,7 +32,7 @@ import msgspec
 from packer.items.raw_item import RawItem, Reject
 from packer.pictures.statistics import Tally
 from packer.wording import count_text
-from packer.workspace.place import write_apart
+from packer.workspace.place import fresh_name, write_apart
 from packer.workspace.tasks import Task, TaskPlan, read_task, task_bytes
 from readers.store.layout import BUILDING_SUFFIX, MANIFEST_NAME, shard_name
 from readers.store.manifest import ShardInfo, sync_folder, write_synced
@@ -231,6 +231,18 @@ class Workspace:
     def has_report(self, number: int) -> bool:
         """Whether a shard seems to be finished: one look, on which nothing may depend."""
         return self._report_path(number).exists()
+
+    def look_anew(self) -> None:
+        """Have a client of a file server see what other nodes have finished by now.
+
+        It may take for true what was so a minute ago. A change of its own in a folder shows it that
+        there were others.
+        """
+        for folder in (self.folder / "reports", self.placed, self.store):
+            path = folder / f".{fresh_name('look')}"
+            with contextlib.suppress(OSError):
+                path.touch()
+                path.unlink()
 
     def reported(self) -> set[int]:
         """The shards that seem to be finished: by names alone."""
