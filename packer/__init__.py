@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from packer.building.build import build as build
+    from packer.building.planned import plan_build as plan_build
+    from packer.cluster.publish import publish_planned as publish_planned
+    from packer.cluster.status import status as status
+    from packer.cluster.work import work as work
     from packer.errors import BuildError as BuildError
     from packer.recipe import Recipe as Recipe
     from packer.report import BuildReport as BuildReport
@@ -41,9 +45,13 @@ _HOMES = {
     "build": "packer.building.build",
     "diff": "packer.stores.diff",
     "merge": "packer.stores.merge",
+    "plan_build": "packer.building.planned",
+    "publish_planned": "packer.cluster.publish",
     "stage": "packer.stores.stage",
+    "status": "packer.cluster.status",
     "subset": "packer.stores.subset",
     "verify": "packer.stores.verify",
+    "work": "packer.cluster.work",
 }
 
 __all__ = sorted(_HOMES)

@@ -8,6 +8,10 @@ BuildError
 ├── BuildMismatchError          an unfinished build of other settings or data is in the way
 ├── TooManyRejectsError         more raw items were rejected than the build may tolerate
 ├── RejectedItemError           a raw item was rejected under on_error="fail"
+├── DamagedTaskError            a file of the plan is not as it was written
+├── MissingShardsError          a planned build lacks more shards than publishing may make
+├── SubmitError                 Slurm is not there, or refuses a job
+├── NodeError                   this node cannot work on a planned build: it would make other bytes
 ├── NoSpaceError                a disk is full, or a file size limit was reached
 ├── DiskError                   a disk or a file server fails where the store is written
 └── WorkerError                 build workers died over and over, or one met a bug
@@ -51,6 +55,22 @@ class TooManyRejectsError(BuildError):
 
 class RejectedItemError(BuildError):
     """A raw item was rejected, and the build was told to stop at the first."""
+
+
+class DamagedTaskError(BuildError):
+    """A file of an unfinished build's plan is not as it was written."""
+
+
+class MissingShardsError(BuildError):
+    """A planned build lacks more shards than publishing it may make by itself."""
+
+
+class SubmitError(BuildError):
+    """Slurm is not there, or refuses a job."""
+
+
+class NodeError(BuildError):
+    """This node sees other raw data or has other libraries than the one that planned the build."""
 
 
 class NoSpaceError(BuildError):

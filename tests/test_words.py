@@ -22,6 +22,8 @@ MODULES = sorted(path for name in ("packer", "readers") for path in (ROOT / name
 OTHERS = {
     "--cpus", "--cpus-per-task", "--gpus", "--gres", "--inplace", "--ipc", "--mem", "--memory",
     "--orientation", "--save-media", "--shm-size", "--ulimit",
+    "--array", "--chdir", "--comment", "--dependency", "--job-name", "--kill-on-invalid-dep",
+    "--open-mode", "--output", "--parsable", "--partition", "--requeue", "--time", "--wrap",
     "--dereference", "--hard-dereference", "--symlinks", "--strict", "--case", "--sort",
     "--bind-to", "--cpu-bind", "--gpu-bind", "--cpunodebind", "--membind",
     "--query-gpu", "--format",

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.errors import NoSpaceError
+from packer.errors import BuildError, NoSpaceError
 from packer.files.sizes import picture_bytes_max
 from packer.items.raw_item import RawItem
 from packer.plan.estimate import store_bytes
@@ -67,8 +67,11 @@ def spooled(
             path = folder / "images"
             places = _copy(plan, jumped, path)
             workspace.write_tasks(
-                [_item(plan, at, path, places) for at in range(first, end)]
-                for first, end in plan.cuts
+                (
+                    [_item(plan, at, path, places) for at in range(first, end)]
+                    for first, end in plan.cuts
+                ),
+                plan.names,
             )
         yield
 
@@ -85,6 +88,21 @@ def check_spool_space(
     if jumped:
         with member_spool_folder(workspace, scratch):  # What a killed build left is no room taken.
             _check_space(workspace, plan, numbers, scratch, jumped)
+
+
+def check_forward(plan: BuildPlan) -> None:
+    """Refuse a build that would need copies, where several nodes are to make its shards.
+
+    Raises:
+        BuildError: It would.
+    """
+    jumped = _jumped_files(plan, range(len(plan.cuts)))
+    if jumped:
+        raise BuildError(
+            f"{plan.scan.root}: {_these(jumped)} can only be read forward, and the store has "
+            "another order: each node would have to read all of it. Leave out --shuffle (training "
+            "shuffles as it reads), unpack the file, or build on one machine."
+        )
 
 
 def _jumped_files(plan: BuildPlan, numbers: Sequence[int]) -> dict[bytes, list[int]]:

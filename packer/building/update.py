@@ -141,7 +141,9 @@ def plan_update(
     return Update(updated, kept, notice, is_needed)
 
 
-def seed_workspace(workspace: Workspace, out: Path, kept: dict[int, TaskReport]) -> None:
+def seed_workspace(
+    workspace: Workspace, out: Path, kept: dict[int, TaskReport], plan_id: str
+) -> None:
     """Put the shards that stay into a build that has just begun, as finished ones.
 
     They are the same files under a second name, or copies where the file system has no links.
@@ -153,7 +155,7 @@ def seed_workspace(workspace: Workspace, out: Path, kept: dict[int, TaskReport])
                 os.link(source, target)
             except OSError:
                 shutil.copyfile(source, target)
-        workspace.write_report(number, report)
+        workspace.write_report(number, report, plan_id=plan_id)
 
 
 def update_cache_bytes(plan: BuildPlan, reports: Sequence[TaskReport]) -> bytes:

@@ -15,6 +15,10 @@ from readers.store.errors import StoreError
 _COMMANDS = {
     "build": "packer.cli.build",
     "plan": "packer.cli.plan",
+    "submit": "packer.cli.cluster",
+    "work": "packer.cli.cluster",
+    "publish": "packer.cli.cluster",
+    "status": "packer.cli.cluster",
     "detect": "packer.cli.detect",
     "info": "packer.cli.inspect",
     "verify": "packer.cli.inspect",

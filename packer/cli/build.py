@@ -8,18 +8,18 @@ from typing import Any
 
 import click
 
-from packer.building.build import build, check_replacement
+from packer.building.build import build
+from packer.building.planned import plan_build
 from packer.cli import Terminated, printable
 from packer.cli.options import (
+    OUTCOME_OPTIONS,
     RECIPE_OPTIONS,
-    SOURCE_NAMES,
     SOURCE_OPTIONS,
-    source_options,
+    WORK_OPTIONS,
+    build_settings,
     with_options,
 )
 from packer.cli.params import PLACE
-from packer.recipe import Recipe
-from packer.workspace.rejects import reject_count_max
 from packer.workspace.step import Step
 from packer.workspace.upload import workspace_of
 from readers.store.place import Place
@@ -28,43 +28,11 @@ from readers.store.place import Place
 @click.command("build")
 @click.argument("raw", type=click.Path(path_type=Path))
 @click.argument("out", type=PLACE)
-@with_options(SOURCE_OPTIONS, RECIPE_OPTIONS)
+@with_options(SOURCE_OPTIONS, RECIPE_OPTIONS, WORK_OPTIONS, OUTCOME_OPTIONS)
 @click.option(
-    "--workers",
-    "worker_count",
-    type=click.IntRange(min=1),
-    help="Build workers. Default: the cores of this job.",
-)
-@click.option(
-    "--scratch",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder on a local disk to write shards in. Default: beside OUT, or the temporary folder "
-    "when OUT is on a network file system, or a URL: there it must have room for the store.",
-)
-@click.option(
-    "--on-error",
-    type=click.Choice(["reject", "fail"]),
-    default="reject",
-    show_default=True,
-    help="Leave out an image that cannot be packed and name it, or stop at the first.",
-)
-@click.option(
-    "--max-rejects",
-    "rejects_max",
-    default="1%",
-    show_default=True,
-    help="How many images may be rejected: a count, or a share of those found, rounded down. Past "
-    "it nothing is published.",
-)
-@click.option("--overwrite", is_flag=True, help="Replace a store at OUT once the new one is whole.")
-@click.option(
-    "--update",
+    "--plan-only",
     is_flag=True,
-    help="Bring the store at OUT up to date: only shards whose items changed are rebuilt.",
-)
-@click.option("--rehash", is_flag=True, help="With --update: read every file to see what changed.")
-@click.option(
-    "--retry-rejects", is_flag=True, help="With --update: try what was rejected once more."
+    help="Scan and plan, and make no shard: packer work makes them, on any nodes.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def build_command(
@@ -72,12 +40,7 @@ def build_command(
     out: Place,
     worker_count: int | None,
     scratch: Path | None,
-    on_error: Any,
-    rejects_max: str,
-    overwrite: bool,
-    update: bool,
-    rehash: bool,
-    retry_rejects: bool,
+    plan_only: bool,
     as_json: bool,
     **settings: Any,
 ) -> None:
@@ -88,15 +51,20 @@ def build_command(
     uploaded when all are built. Interrupted at any moment, the same command goes on where it
     stopped.
     """
-    try:
-        source = source_options(**{name: settings.pop(name) for name in SOURCE_NAMES})
-        recipe = Recipe(**settings)
-        reject_count_max(rejects_max, 0)
-        check_replacement(
-            out, update=update, overwrite=overwrite, needs_update=rehash or retry_rejects
-        )
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
+    source, recipe, outcome = build_settings(settings, out)
+    if plan_only:
+        if worker_count is not None or scratch is not None:
+            raise click.UsageError(
+                "--workers and --scratch are of those who make shards: give them to packer work"
+            )
+        if not isinstance(out, Path):
+            raise click.UsageError(
+                f"{out}: nodes build into a folder that all of them see; copy the finished store "
+                "to the bucket"
+            )
+        planned = plan_build(raw, out, recipe, source=source, **outcome)
+        click.echo(json.dumps(planned.as_dict()) if as_json else printable(planned.summary()))
+        return
     steps: list[Step] = []
     try:
         report = build(
@@ -106,14 +74,9 @@ def build_command(
             source=source,
             worker_count=worker_count,
             scratch=scratch,
-            on_error=on_error,
-            rejects_max=rejects_max,
-            overwrite=overwrite,
-            update=update,
-            rehash=rehash,
-            retry_rejects=retry_rejects,
             shows_progress=True,
             on_step=steps.append,
+            **outcome,
         )
     except (KeyboardInterrupt, Terminated):
         is_whole = Step.PUBLISHED in steps

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, get_args
 
 import click
 
+from packer.building.begin import check_replacement
 from packer.cli.params import BYTE_SIZE, CLASS_NAMES, SPLIT_SHARES
 from packer.policies import POLICIES
 from packer.recipe import (
@@ -20,6 +21,8 @@ from packer.recipe import (
 )
 from packer.sources import LAYOUTS, SourceOptions
 from packer.sources.source import Task, VocOrigin
+from packer.workspace.rejects import reject_count_max
+from readers.store.place import Place
 
 _DEFAULTS = Recipe()
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -177,6 +180,60 @@ RECIPE_OPTIONS = (
 """What the store holds: the settings of a `Recipe`, by name."""
 
 
+WORK_OPTIONS = (
+    click.option(
+        "--workers",
+        "worker_count",
+        type=click.IntRange(min=1),
+        help="Build workers. Default: the cores of this job.",
+    ),
+    click.option(
+        "--scratch",
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        help="Folder on a local disk to write shards in. Default: beside OUT, or the temporary "
+        "folder when OUT is on a network file system, or a URL: there it must have room for the "
+        "store.",
+    ),
+)
+"""How shards are made on one machine."""
+
+OUTCOME_OPTIONS = (
+    click.option(
+        "--on-error",
+        type=click.Choice(["reject", "fail"]),
+        default="reject",
+        show_default=True,
+        help="Leave out an image that cannot be packed and name it, or stop at the first.",
+    ),
+    click.option(
+        "--max-rejects",
+        "rejects_max",
+        default="1%",
+        show_default=True,
+        help="How many images may be rejected: a count, or a share of those found, rounded down. "
+        "Past it nothing is published.",
+    ),
+    click.option(
+        "--overwrite", is_flag=True, help="Replace a store at OUT once the new one is whole."
+    ),
+    click.option(
+        "--update",
+        is_flag=True,
+        help="Bring the store at OUT up to date: only shards whose items changed are rebuilt.",
+    ),
+    click.option(
+        "--rehash", is_flag=True, help="With --update: read every file to see what changed."
+    ),
+    click.option(
+        "--retry-rejects", is_flag=True, help="With --update: try what was rejected once more."
+    ),
+)
+"""What may be left out, and what becomes of a store that is at OUT."""
+
+OUTCOME_NAMES = ("on_error", "rejects_max", "overwrite", "update", "rehash", "retry_rejects")
+"""What the values of `OUTCOME_OPTIONS` are called."""
+
+
 def with_options(
     *groups: Iterable[Callable[[_Command], _Command]],
 ) -> Callable[[_Command], _Command]:
@@ -210,3 +267,32 @@ def source_options(
         label_is_index=label_is_index,
         voc_origin=voc_origin,
     )
+
+
+def build_settings(
+    settings: dict[str, Any], out: Place
+) -> tuple[SourceOptions, Recipe, dict[str, Any]]:
+    """What the options of a build ask for: how to read, what to store, what may be left out.
+
+    Args:
+        settings: Values of `SOURCE_OPTIONS`, `RECIPE_OPTIONS` and `OUTCOME_OPTIONS`, by name.
+        out: The target.
+
+    Raises:
+        click.UsageError: They contradict each other, or one is out of its range.
+    """
+    rest = dict(settings)
+    outcome = {name: rest.pop(name) for name in OUTCOME_NAMES}
+    try:
+        source = source_options(**{name: rest.pop(name) for name in SOURCE_NAMES})
+        recipe = Recipe(**rest)
+        reject_count_max(outcome["rejects_max"], 0)
+        check_replacement(
+            out,
+            update=outcome["update"],
+            overwrite=outcome["overwrite"],
+            needs_update=outcome["rehash"] or outcome["retry_rejects"],
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    return source, recipe, outcome

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     _Size = click.ParamType[int]
     _Names = click.ParamType[tuple[str, ...]]
     _Shares = click.ParamType[tuple[tuple[str, float], ...]]
+    _Part = click.ParamType[tuple[int, int]]
     _Place = click.ParamType[Place]
     _Folder = click.ParamType[Path]
 else:  # It says what it gives only in the newest versions of click.
-    _Size = _Names = _Shares = _Place = _Folder = click.ParamType
+    _Size = _Names = _Shares = _Part = _Place = _Folder = click.ParamType
 
 
 class ByteSize(_Size):
@@ -154,3 +155,28 @@ class FolderParam(_Folder):
 
 
 FOLDER = FolderParam()
+
+
+class PartParam(_Part):
+    """Which of how many parts, such as 3/64; the first is 1."""
+
+    name = "part"
+
+    def convert(
+        self,
+        value: str | tuple[int, int],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> tuple[int, int]:
+        """(which, of how many)."""
+        if isinstance(value, tuple):
+            return value
+        which, slash, count = value.partition("/")
+        if not (slash and which.isdecimal() and count.isdecimal()):
+            self.fail(f"{value!r} is not a part; expected I/N, such as 3/64, with I from 1 to N")
+        if not 1 <= int(which) <= int(count):
+            self.fail(f"{value!r} is not a part: I must be in [1, {count}]; counting from 1")
+        return int(which), int(count)
+
+
+PART = PartParam()

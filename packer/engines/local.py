@@ -10,17 +10,20 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
 from packer.engines.deaths import Death, Deaths
 from packer.engines.engine import OnNotice, OnProgress
 from packer.engines.worker import POSITION_BYTES
-from packer.errors import RejectedItemError, WorkerError
+from packer.errors import DamagedTaskError, RejectedItemError, WorkerError
 from packer.workspace.folder import Workspace
 
 _SAID_LINES, _SAID_BYTES_MAX = 5, 2**12
+
+_QUIET_S = 5.0
+"""How long nobody is told of anything, at most."""
 
 _STOP_S = 1.0
 """How long killed workers may take to go. One that waits for a dead file server goes later."""
@@ -39,7 +42,7 @@ they sleep."""
 
 def map_tasks(
     crew: Crew,
-    numbers: Sequence[int],
+    numbers: Iterable[int],
     scratch: Path,
     worker_count: int,
     on_progress: OnProgress,
@@ -52,7 +55,7 @@ def map_tasks(
 
     Args:
         crew: What makes them; it is stopped in the end.
-        numbers: The shards to make.
+        numbers: The shards to make; the next one is asked for when there is a worker for it.
         scratch: Folder to write them in.
         worker_count: Build workers at once; no more than there are shards are started.
         on_progress: Told (items done since the last call, number of a finished shard or None). The
@@ -62,23 +65,24 @@ def map_tasks(
     Raises:
         RejectedItemError: An item was rejected, and the build stops at the first.
         OSError: A disk is full, or a limit on file sizes was reached; no worker can be started.
+        DamagedTaskError: The file of a task is not as it was written.
         WorkerError: A build worker met a bug, or too many died.
     """
-    waiting, again = deque(numbers), deque[int]()
+    waiting, again = _Waiting(numbers), deque[int]()
     deaths = Deaths(crew.workspace)
 
     def give(worker: _Worker, number: int) -> None:
         worker.give(scratch, number, deaths.lost_items(number))
 
     try:
-        while waiting or again or crew.workers:
+        while crew.workers or again or waiting:
             for worker in [worker for worker in crew.workers if worker.number is None]:
                 number = _next(waiting, again, crew)
                 if number is None:
                     crew.dismiss(worker)
                 else:
                     give(worker, number)
-            while (waiting and len(crew.workers) < worker_count) or (again and not crew.workers):
+            while (len(crew.workers) < worker_count and waiting) or (again and not crew.workers):
                 try:
                     worker = crew.start()
                 except OSError as error:
@@ -93,7 +97,10 @@ def map_tasks(
                 number = _next(waiting, again, crew)
                 assert number is not None
                 give(worker, number)
-            for worker in crew.ready():
+            ready = crew.ready()
+            if not ready:
+                on_progress(0, None)
+            for worker in ready:
                 messages = worker.messages()
                 for message in messages:
                     _handle(message, worker, crew.workspace, on_progress)
@@ -108,10 +115,29 @@ def map_tasks(
         crew.stop()
 
 
-def _next(waiting: deque[int], again: deque[int], crew: Crew) -> int | None:
+class _Waiting:
+    """Shards to make, of which the next is asked for no earlier than it has to be."""
+
+    def __init__(self, numbers: Iterable[int]) -> None:
+        self._numbers = iter(numbers)
+        self._next: int | None = None
+
+    def __bool__(self) -> bool:
+        if self._next is None:
+            self._next = next(self._numbers, None)
+        return self._next is not None
+
+    def take(self) -> int:
+        """The next one; there must be one."""
+        number, self._next = self._next, None
+        assert number is not None
+        return number
+
+
+def _next(waiting: _Waiting, again: deque[int], crew: Crew) -> int | None:
     """The shard to make next, or None when there is nothing to do for one more worker."""
     if waiting:
-        return waiting.popleft()
+        return waiting.take()
     if again and all(worker.number is None for worker in crew.workers):
         return again.popleft()
     return None
@@ -141,6 +167,8 @@ def _error(message: dict[str, Any]) -> Exception:
             f"{text}\nThe build was told to stop at the first reject. Mend or remove it and begin "
             "anew with --overwrite, or leave it out with --on-error reject."
         )
+    if message["kind"] == "damaged":
+        return DamagedTaskError(text)
     if message["kind"] == "system":
         return OSError(message["errno"], text, message["file"] or f"shard {message['failed']}")
     return WorkerError(f"shard {message['failed']}: {text}")
@@ -167,7 +195,7 @@ class LocalEngine:
         self._crew.start_ahead()
 
     def map(
-        self, numbers: Sequence[int], scratch: Path, on_progress: OnProgress, on_notice: OnNotice
+        self, numbers: Iterable[int], scratch: Path, on_progress: OnProgress, on_notice: OnNotice
     ) -> None:
         """Have shards made; see `Engine.map` and `map_tasks`."""
         map_tasks(self._crew, numbers, scratch, self._worker_count, on_progress, on_notice)
@@ -227,10 +255,10 @@ class Crew:
         return worker
 
     def ready(self) -> list[_Worker]:
-        """Workers that said something, or died, as soon as there are any."""
+        """Workers that said something, or died, as soon as there are any; none after a while."""
         if not self.workers:
             return []
-        return [key.data for key, _ in self._selector.select()]
+        return [key.data for key, _ in self._selector.select(_QUIET_S)]
 
     def dismiss(self, worker: _Worker) -> None:
         """There is no more to do for a worker: its input ends, and so does it."""

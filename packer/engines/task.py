@@ -19,7 +19,7 @@ from packer.raw.files import RawFileError
 from packer.raw.read_ahead import Files, ReadAhead, content_digest
 from packer.recipe import Recipe
 from packer.workspace.folder import TaskReport, Workspace
-from packer.workspace.place import move_into_place
+from packer.workspace.place import fresh_name, move_into_place
 from readers.store.errors import CodecError, ImageError
 from readers.store.record import RecordLayout
 from readers.store.schema import Schema
@@ -50,14 +50,15 @@ def build_shard(
         OSError: The shard cannot be written.
     """
     plan = workspace.read_task_plan()
-    items = workspace.read_items(number)
+    task = workspace.read_task(number)
+    items = task.items
     schema = msgspec.convert(plan.schema, Schema)
     recipe = Recipe(**plan.recipe)
     maker = SampleMaker(plan.root, schema, recipe, plan.mask_colors, containers)
     bytes_max = picture_bytes_max(recipe.pixels_max)
     report = TaskReport(may_pass=bool(lost))
     contents = bytearray()
-    path = scratch / plan.names[number]
+    path = scratch / task.name
     path.unlink(missing_ok=True)  # A build that was killed may have left it.
     writer = ShardWriter(path, RecordLayout.of(schema))
     try:
@@ -86,9 +87,14 @@ def build_shard(
     except BaseException:
         writer.abort()
         raise
+    attempt = ""
     if report.shard is not None:
-        move_into_place(path, workspace.store / path.name)
-    workspace.write_report(number, report)
+        if plan.is_shared:
+            attempt = fresh_name(path.name)
+        move_into_place(
+            path, workspace.placed / attempt if attempt else workspace.store / path.name
+        )
+    workspace.write_report(number, report, plan_id=plan.id, attempt=attempt)
     return report
 
 

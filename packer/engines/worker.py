@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from packer.engines.task import build_shard
-from packer.errors import RejectedItemError
+from packer.errors import DamagedTaskError, RejectedItemError
 from packer.files.sizes import picture_bytes_max
 from packer.raw.containers import Containers
 from packer.workspace.folder import Workspace
@@ -69,6 +69,8 @@ def main(parent: int) -> None:
             _tell(finished=number)
         except RejectedItemError as error:
             _tell(failed=number, kind="reject", message=str(error))
+        except DamagedTaskError as error:
+            _tell(failed=number, kind="damaged", message=str(error))
         except OSError as error:
             if error.errno is None:
                 _tell(failed=number, kind="bug", message=traceback.format_exc())

@@ -3,8 +3,12 @@
     out.lmdb.building/
       lock              held by the build that is at work; says which
       plan.json         facts that must stay the same; its presence says that a build has begun
-      tasks/00000       raw items of each shard, msgpack
+      task-plan         what all shard tasks have in common; see packer.workspace.tasks
+      build-plan        what it takes to publish a build that other nodes make
+      tasks/00000       name and raw items of each shard
       reports/00000     what became of a finished shard; its presence says that the shard is whole
+      claims/ nodes/    who works on what, where several nodes do; see packer.workspace.nodes
+      placed/           shards that nodes have finished, each attempt under a name of its own
       scratch/          shards being written, where the target's file system may carry them
       store/            finished shards; with the manifest in it, it is renamed to out.lmdb
 
@@ -14,6 +18,7 @@ Every file appears whole, under its final name, or not at all.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -27,7 +32,9 @@ import msgspec
 from packer.items.raw_item import RawItem, Reject
 from packer.pictures.statistics import Tally
 from packer.wording import count_text
-from readers.store.layout import BUILDING_SUFFIX, MANIFEST_NAME
+from packer.workspace.place import fresh_name, write_apart
+from packer.workspace.tasks import Task, TaskPlan, read_task, task_bytes
+from readers.store.layout import BUILDING_SUFFIX, MANIFEST_NAME, shard_name
 from readers.store.manifest import ShardInfo, sync_folder, write_synced
 
 
@@ -64,24 +71,19 @@ class TaskReport(msgspec.Struct, kw_only=True):
     may_pass: bool = False
 
 
-class TaskPlan(msgspec.Struct, kw_only=True):
-    """What a shard task needs to know beside its items.
+class _Finished(msgspec.Struct, array_like=True):
+    """What a report's file holds.
 
     Attributes:
-        root: Folder that the items' paths are relative to, as bytes.
-        schema: The store's schema.
-        recipe: The settings, by name.
-        mask_colors: Colour of each value of the masks, where their files hold colours.
-        names: Names of the shard files, in order.
-        stops_at_reject: Whether the first reject ends the build.
+        plan_id: Of the build that the shard is of.
+        attempt: File name in `placed/` of the shard that the report is about; empty when it has its
+            own name in `store/`.
+        report: The report.
     """
 
-    root: bytes
-    schema: dict[str, Any]
-    recipe: dict[str, Any]
-    mask_colors: tuple[tuple[int, int, int], ...] = ()
-    names: tuple[str, ...]
-    stops_at_reject: bool
+    plan_id: str
+    attempt: str
+    report: TaskReport
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,11 @@ class Workspace:
         return self.folder / "store"
 
     @property
+    def placed(self) -> Path:
+        """Where nodes put the shards that they have finished, each attempt under its own name."""
+        return self.folder / "placed"
+
+    @property
     def scratch(self) -> Path:
         """Where shards are written, unless another folder is given for that."""
         return self.folder / "scratch"
@@ -122,22 +129,68 @@ class Workspace:
             return None
         return facts if isinstance(facts, dict) else None
 
-    def begin(self, parts: Sequence[Sequence[RawItem]], facts: dict[str, Any]) -> None:
-        """Begin a build: everything of an earlier one goes."""
+    def is_begun(self) -> bool:
+        """Whether there is an unfinished build: one look."""
+        return (self.folder / "plan.json").exists()
+
+    def begin(
+        self,
+        parts: Iterable[Sequence[RawItem]],
+        facts: dict[str, Any],
+        names: Sequence[str] | None = None,
+    ) -> None:
+        """Begin a build: everything of an earlier one goes.
+
+        Args:
+            parts: The raw items of each shard.
+            facts: What must stay the same.
+            names: File name of each shard. None numbers them.
+        """
         # First what says that one had begun: killed on the way, nothing of it is taken up again.
-        for path in (self.folder / "plan.json", self.folder / MANIFEST_NAME, self.reject_list):
-            path.unlink(missing_ok=True)
+        for name in ("plan.json", "task-plan", "build-plan", MANIFEST_NAME, self.reject_list.name):
+            (self.folder / name).unlink(missing_ok=True)
         sync_folder(self.folder)
         for name in ("store", "scratch", "tasks", "reports"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
             (self.folder / name).mkdir()
-        self.write_tasks(parts)
+        for name in ("claims", "nodes", "placed"):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+        self.write_tasks(parts, names)
         write_synced(self.folder / "plan.json", json.dumps(facts).encode())
 
-    def write_tasks(self, parts: Iterable[Sequence[RawItem]]) -> None:
-        """Write the raw items of every shard."""
+    def open_to_nodes(self) -> None:
+        """Have nodes begin: which of them worked on what is forgotten, what is finished stays."""
+        for name in ("claims", "nodes"):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+            (self.folder / name).mkdir(exist_ok=True)
+        (self.folder / "placed").mkdir(exist_ok=True)
+
+    def stop(self, reason: str) -> None:
+        """Have nodes take no more shards, since the first reject is to end the build."""
+        with contextlib.suppress(FileNotFoundError):
+            write_apart(self.folder / "nodes" / ".stopped", reason.encode())
+
+    def stop_reason(self) -> str | None:
+        """Why nodes are to take no more shards; None when they may."""
+        try:
+            return (self.folder / "nodes" / ".stopped").read_text()
+        except FileNotFoundError:
+            return None
+
+    def write_tasks(
+        self, parts: Iterable[Sequence[RawItem]], names: Sequence[str] | None = None
+    ) -> None:
+        """Write the file of every shard: its name, and its raw items."""
         for number, items in enumerate(parts):
-            (self.folder / "tasks" / f"{number:05d}").write_bytes(msgspec.msgpack.encode(items))
+            name = shard_name(number) if names is None else names[number]
+            _write_changed(self._task_path(number), task_bytes(name, items))
+
+    def _task_path(self, number: int) -> Path:
+        return self.folder / "tasks" / f"{number:05d}"
+
+    def read_task(self, number: int) -> Task:
+        """What is to be made of one shard. See `packer.workspace.tasks.read_task` for errors."""
+        return read_task(self._task_path(number))
 
     def write_task_plan(self, plan: TaskPlan) -> None:
         """Say what the tasks need to know beside their items."""
@@ -147,32 +200,105 @@ class Workspace:
         """What the tasks need to know beside their items."""
         return msgspec.msgpack.decode((self.folder / "task-plan").read_bytes(), type=TaskPlan)
 
+    def is_shared(self) -> bool:
+        """Whether several nodes may be making shards of the unfinished build."""
+        try:
+            return self.read_task_plan().is_shared
+        except (FileNotFoundError, msgspec.DecodeError):
+            return False
+
     def read_items(self, number: int) -> list[RawItem]:
         """The raw items of one shard."""
-        data = (self.folder / "tasks" / f"{number:05d}").read_bytes()
-        return msgspec.msgpack.decode(data, type=list[RawItem])
+        return self.read_task(number).items
 
-    def write_report(self, number: int, report: TaskReport) -> None:
-        """Say that a shard is finished and in place."""
-        path = self.folder / "reports" / f"{number:05d}"
-        write_synced(path, msgspec.msgpack.encode(report))
+    def _report_path(self, number: int) -> Path:
+        return self.folder / "reports" / f"{number:05d}"
 
-    def read_report(self, number: int) -> TaskReport | None:
-        """The report of a shard that is finished and still there; None when it is to be made."""
+    def write_report(
+        self, number: int, report: TaskReport, *, plan_id: str = "", attempt: str = ""
+    ) -> None:
+        """Say that a shard is finished and in place.
+
+        Args:
+            number: The shard.
+            report: What became of it.
+            plan_id: Of the build; see `TaskPlan`.
+            attempt: Name in `placed/` of the shard's file, where it has one of its own.
+        """
+        data = msgspec.msgpack.encode(_Finished(plan_id, attempt, report))
+        write_apart(self._report_path(number), data)
+
+    def has_report(self, number: int) -> bool:
+        """Whether a shard seems to be finished: one look, on which nothing may depend."""
+        return self._report_path(number).exists()
+
+    def look_anew(self) -> None:
+        """Have a client of a file server see what other nodes have finished by now.
+
+        It may take for true what was so a minute ago. A change of its own in a folder shows it that
+        there were others.
+        """
+        for folder in (self.folder / "reports", self.placed, self.store):
+            path = folder / f".{fresh_name('look')}"
+            with contextlib.suppress(OSError):
+                path.touch()
+                path.unlink()
+
+    def reported(self) -> set[int]:
+        """The shards that seem to be finished: by names alone."""
+        return _numbers(self.folder / "reports")
+
+    def read_report(self, number: int, plan_id: str = "") -> TaskReport | None:
+        """The report of a shard that is finished and still there; None when it is to be made.
+
+        Args:
+            number: The shard.
+            plan_id: Of the build; what is of another is not taken.
+        """
+        found = self._read_finished(number, plan_id)
+        return found.report if found is not None else None
+
+    def _read_finished(self, number: int, plan_id: str) -> _Finished | None:
         try:
-            data = (self.folder / "reports" / f"{number:05d}").read_bytes()
-            report = msgspec.msgpack.decode(data, type=TaskReport)
-            if report.shard is not None:
-                found = (self.store / report.shard.file).stat().st_size
-                if found != report.shard.bytes:
-                    return None
+            data = self._report_path(number).read_bytes()
+            found = msgspec.msgpack.decode(data, type=_Finished)
         except (FileNotFoundError, msgspec.DecodeError):
             return None
-        return report
+        if found.plan_id != plan_id:
+            return None
+        shard = found.report.shard
+        if shard is None:
+            return found
+        # A call that died while it published may have given the attempt its last name already.
+        places = [self.store / shard.file]
+        if found.attempt:
+            places.insert(0, self.placed / found.attempt)
+        for place in places:
+            with contextlib.suppress(FileNotFoundError):
+                return found if place.stat().st_size == shard.bytes else None
+        return None
+
+    def settle(self, number: int, plan_id: str = "") -> TaskReport | None:
+        """Give a finished shard its name in `store/`. Only whoever holds the target's lock may.
+
+        Returns:
+            Its report; None when it is to be made.
+        """
+        found = self._read_finished(number, plan_id)
+        if found is None:
+            return None
+        if found.attempt and found.report.shard is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(self.placed / found.attempt, self.store / found.report.shard.file)
+        return found.report
+
+    def drop_report(self, number: int) -> None:
+        """Have a shard made again."""
+        self._report_path(number).unlink(missing_ok=True)
 
     def counts(self) -> tuple[int, int]:
         """(shards that are finished, shards in all), by names alone: neither is opened."""
-        return _number_count(self.folder / "reports"), _number_count(self.folder / "tasks")
+        return len(_numbers(self.folder / "reports")), len(_numbers(self.folder / "tasks"))
 
     def describe_kept(self) -> str:
         """What a build that is stopped now leaves, and how to go on."""
@@ -226,7 +352,7 @@ class Workspace:
         last = ("plan.json", MANIFEST_NAME, "lock")
         for entry in self.folder.iterdir():
             if entry.name not in last:
-                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+                _remove_all(entry) if entry.is_dir() else entry.unlink(missing_ok=True)
         for name in last:
             (self.folder / name).unlink(missing_ok=True)
         # Another build may have taken hold of the folder since the lock is gone.
@@ -234,9 +360,40 @@ class Workspace:
             self.folder.rmdir()
 
 
-def _number_count(folder: Path) -> int:
-    """How many files of a folder are named by a number: whole ones, none half written."""
+def _numbers(folder: Path) -> set[int]:
+    """The files of a folder that are named by a number: whole ones, none half written."""
     try:
-        return sum(name.isdigit() for name in os.listdir(folder))
+        return {int(name) for name in os.listdir(folder) if name.isdigit()}
     except FileNotFoundError:
-        return 0
+        return set()
+
+
+def _write_changed(path: Path, data: bytes) -> None:
+    """Write a file, unless it is the same already; a node that reads it meanwhile has all of it."""
+    try:
+        if path.read_bytes() == data:
+            return
+    except FileNotFoundError:
+        path.write_bytes(data)
+        return
+    aside = path.with_suffix(".new")
+    aside.write_bytes(data)
+    os.replace(aside, path)
+
+
+_REMOVE_TRIES = 5
+
+
+def _remove_all(folder: Path) -> None:
+    """Remove a folder in which a node that is late may still put something."""
+    for left in reversed(range(_REMOVE_TRIES)):
+        try:
+            shutil.rmtree(folder)
+        except FileNotFoundError:
+            if not folder.exists():
+                return
+        except OSError as error:
+            if not left or error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        else:
+            return

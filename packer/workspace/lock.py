@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -102,8 +103,13 @@ class TargetLock:
             return False
 
     def release(self) -> None:
-        """Let go."""
+        """Let go; of a workspace that was removed meanwhile, nothing is left.
+
+        A client of NFS keeps a removed file under another name as long as somebody has it open.
+        """
         os.close(self._descriptor)
+        with contextlib.suppress(OSError):  # It is gone, or there is something in it.
+            self._path.parent.rmdir()
 
     def __enter__(self) -> TargetLock:
         return self

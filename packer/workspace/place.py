@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,3 +52,26 @@ def copy_into_place(
         os.fsync(copy.fileno())
     os.replace(aside, final)
     sync_folder(final.parent)
+
+
+def fresh_name(name: str) -> str:
+    """A name after another that nobody else takes, on this node or on any other."""
+    return f"{name}.{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def write_apart(path: Path, data: bytes) -> None:
+    """Put a file in place as `write_synced` does, where others may write the same one meanwhile.
+
+    The last one stays, whole.
+    """
+    aside = path.with_name(fresh_name(path.name))
+    try:
+        with open(aside, "xb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(aside, path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)

@@ -6,8 +6,10 @@ They are named after the target, so that a second run finds and clears what a ki
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -35,6 +37,35 @@ def scratch_folder(workspace: Workspace, scratch: str | Path | None) -> Iterator
         return
     with _cleared(_base(scratch) / f"packer-{_digest(workspace)}") as folder:
         yield folder
+
+
+@contextlib.contextmanager
+def node_scratch_folder(workspace: Workspace, scratch: str | Path | None) -> Iterator[Path]:
+    """The folder in which one of several processes writes shards; see `scratch_folder`.
+
+    Each has its own, and a lock in it for as long as it lives: what a killed one has left on this
+    node is removed by the next.
+    """
+    if scratch is None and not mount_of(workspace.folder).is_network:
+        base = workspace.scratch
+    else:
+        base = _base(scratch)
+    prefix = f"packer-{_digest(workspace)}-node-"
+    for entry in base.glob(f"{prefix}*"):
+        with contextlib.suppress(OSError), open(entry / _HELD, "rb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(entry, ignore_errors=True)
+    folder = base / f"{prefix}{secrets.token_hex(8)}"
+    folder.mkdir()
+    try:
+        with open(folder / _HELD, "wb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+_HELD = "held"
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from packer.building import build as building
+from packer.building import begin
 from packer.building.build import Step, build
 from packer.errors import (
     BuildError,
@@ -592,13 +592,13 @@ def test_a_store_that_appears_meanwhile_is_not_replaced(
 ):
     """Of two builds started together, the one that looks longer finds the other's store."""
     out = tmp_path / "out.lmdb"
-    scan_source = building.scan_source
+    scan_source = begin.scan_source
 
     def scan_slowly(*arguments):
         shutil.copytree(store, out)
         return scan_source(*arguments)
 
-    monkeypatch.setattr(building, "scan_source", scan_slowly)
+    monkeypatch.setattr(begin, "scan_source", scan_slowly)
     with pytest.raises(TargetExistsError, match=r"another build .* has just finished this store"):
         build(raw, out)
     assert contents(out) == contents(store)

@@ -26,7 +26,8 @@ from packer.raw.containers import Containers
 from packer.recipe import Recipe
 from packer.sources import SourceOptions, scan_source
 from packer.stores import against
-from packer.workspace.folder import TaskPlan, Workspace
+from packer.workspace.folder import Workspace
+from packer.workspace.tasks import TaskPlan
 from readers.store.layout import UPDATE_CACHE_NAME
 from readers.store.manifest import read_manifest
 from readers.store.reader import open_store
@@ -108,7 +109,6 @@ def begin(raw: Path, folder: Path, recipe: Recipe) -> tuple[Workspace, object]:
             root=os.fsencode(plan.scan.root),
             schema=plan.schema.as_builtins(),
             recipe=plan.recipe.as_dict(),
-            names=plan.names,
             stops_at_reject=False,
         )
     )

@@ -6,6 +6,7 @@ An engine's test class inherits `EngineConformance` and makes the engine.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import signal
@@ -17,10 +18,11 @@ import pytest
 
 from packer.engines.engine import Engine
 from packer.engines.task import build_shard
-from packer.errors import RejectedItemError, WorkerError
+from packer.errors import DamagedTaskError, RejectedItemError, WorkerError
 from packer.plan.shards import make_plan
 from packer.sources import SourceOptions, scan_source
-from packer.workspace.folder import TaskPlan, Workspace
+from packer.workspace.folder import Workspace
+from packer.workspace.tasks import TaskPlan
 from tests.packer.conftest import MANY_SHARDS, processes_with
 
 SHARD_COUNT, ITEM_COUNT = 4, 12
@@ -86,7 +88,6 @@ def plan_job(raw: Path, folder: Path, *, stops_at_reject: bool = False) -> Job:
             root=os.fsencode(raw),
             schema=plan.schema.as_builtins(),
             recipe=plan.recipe.as_dict(),
-            names=plan.names,
             stops_at_reject=stops_at_reject,
         )
     )
@@ -189,10 +190,23 @@ class EngineConformance:
 
     def test_a_bug_in_a_task_is_handed_on_whole(self, job):
         """With the number of its shard and where it happened."""
-        (job.workspace.folder / "tasks" / "00002").write_bytes(b"\xc1 no msgpack")
+        content = b"\xc1 no msgpack"
+        digest = hashlib.sha256(content).digest()[:16]
+        (job.workspace.folder / "tasks" / "00002").write_bytes(digest + content)
         with (
             self.make(job.workspace, 1) as engine,
             pytest.raises(WorkerError, match=r"(?s)shard 2: Traceback .*in build_shard"),
+        ):
+            job.run(engine)
+        assert not job.are_processes_left()
+
+    def test_a_damaged_task_is_named(self, job):
+        """A power cut may have emptied its file: whoever planned can write it again."""
+        path = job.workspace.folder / "tasks" / "00002"
+        path.write_bytes(path.read_bytes()[:100])
+        with (
+            self.make(job.workspace, 1) as engine,
+            pytest.raises(DamagedTaskError, match=r"tasks/00002: 100 bytes .* Plan again"),
         ):
             job.run(engine)
         assert not job.are_processes_left()

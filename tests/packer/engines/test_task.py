@@ -15,7 +15,8 @@ from packer.plan.shards import make_plan
 from packer.raw.containers import Containers
 from packer.recipe import Recipe
 from packer.sources import SourceOptions, scan_source
-from packer.workspace.folder import TaskPlan, Workspace
+from packer.workspace.folder import Workspace
+from packer.workspace.tasks import TaskPlan
 from readers.store.shard import file_sha256
 
 
@@ -34,7 +35,6 @@ def prepared(tmp_path, draw_tree):
                 root=os.fsencode(tree),
                 schema=plan.schema.as_builtins(),
                 recipe=plan.recipe.as_dict(),
-                names=plan.names,
                 stops_at_reject=stops_at_reject,
             )
         )
@@ -123,7 +123,6 @@ def archive(tmp_path, picture):
                 root=os.fsencode(path.parent),
                 schema=plan.schema.as_builtins(),
                 recipe=plan.recipe.as_dict(),
-                names=tuple(f"shard-{number:05d}.lmdb" for number in range(count)),
                 stops_at_reject=stops_at_reject,
             )
         )

@@ -423,6 +423,18 @@ def test_a_lock_of_a_dead_process_holds_nobody_up(tmp_path):
         assert f"pid {os.getpid()}" in (workspace.folder / "lock").read_text()
 
 
+def test_a_folder_that_could_not_go_while_its_lock_was_open_goes_with_it(tmp_path):
+    """A client of NFS keeps the open lock under another name; an unfinished build stays."""
+    workspace = Workspace.of(tmp_path / "out.lmdb")
+    with TargetLock(workspace, tmp_path / "out.lmdb"):
+        workspace.remove()
+        workspace.folder.mkdir()
+    assert not workspace.folder.exists()
+    with TargetLock(workspace, tmp_path / "out.lmdb"):
+        pass
+    assert workspace.folder.exists()
+
+
 def test_removing_a_workspace_spares_one_that_another_build_has_begun(tmp_path):
     """Between the removal of the lock and that of the folder, somebody else may move in."""
     workspace = Workspace.of(tmp_path / "out.lmdb")
