@@ -12,12 +12,10 @@ from packer.building.build import build, check_replacement
 from packer.cli import Terminated, printable
 from packer.cli.options import (
     RECIPE_OPTIONS,
-    SOURCE_NAMES,
     SOURCE_OPTIONS,
-    source_options,
+    read_options,
     with_options,
 )
-from packer.recipe import Recipe
 from packer.workspace.folder import Workspace
 from packer.workspace.rejects import reject_count_max
 from packer.workspace.step import Step
@@ -84,9 +82,8 @@ def build_command(
     RAW is a folder of images in any of many layouts (see packer detect), an archive, or a file that
     names the images. Interrupted at any moment, the same command goes on where it stopped.
     """
+    source, recipe = read_options(settings)
     try:
-        source = source_options(**{name: settings.pop(name) for name in SOURCE_NAMES})
-        recipe = Recipe(**settings)
         reject_count_max(rejects_max, 0)
         check_replacement(update=update, overwrite=overwrite, needs_update=rehash or retry_rejects)
     except ValueError as error:

@@ -7,16 +7,19 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import click
+from click.core import ParameterSource
 
 from packer.cli.params import BYTE_SIZE, CLASS_NAMES, SPLIT_SHARES
 from packer.policies import POLICIES
 from packer.recipe import (
+    NEEDS,
     QUALITY,
     RAW_SHARE,
     ColorMode,
     Fit,
     Recipe,
     Scaling,
+    needs_text,
 )
 from packer.sources import LAYOUTS, SourceOptions
 from packer.sources.source import Task, VocOrigin
@@ -62,7 +65,7 @@ SOURCE_OPTIONS = (
         "one is 0.",
     ),
 )
-"""How RAW is read; see `source_options`."""
+"""How RAW is read; see `read_options`."""
 
 SOURCE_NAMES = ("format_name", "root", "classes", "split", "task", "label_is_index", "voc_origin")
 """What the values of `SOURCE_OPTIONS` are called."""
@@ -190,23 +193,21 @@ def with_options(
     return decorate
 
 
-def source_options(
-    *,
-    format_name: str,
-    root: Path | None,
-    classes: tuple[str, ...] | None,
-    split: str | None,
-    task: Any,
-    label_is_index: bool,
-    voc_origin: Any,
-) -> SourceOptions:
-    """The settings that `SOURCE_OPTIONS` give. Raises ValueError."""
-    return SourceOptions(
-        format=format_name,
-        root=root,
-        classes=classes,
-        split=split,
-        task=task,
-        label_is_index=label_is_index,
-        voc_origin=voc_origin,
-    )
+def read_options(settings: dict[str, Any]) -> tuple[SourceOptions, Recipe]:
+    """What the values of `SOURCE_OPTIONS` and `RECIPE_OPTIONS` say, of a command that has both.
+
+    Raises:
+        click.UsageError: They are out of their ranges, contradict each other or change nothing.
+    """
+    source = {name: settings[name] for name in SOURCE_NAMES}
+    recipe = {name: value for name, value in settings.items() if name not in source}
+    context = click.get_current_context()
+    for name, about in NEEDS.items():
+        is_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        # The default itself, given by hand, was meant to do something as well.
+        if is_given and not any(recipe[other] for other in about):
+            raise click.UsageError(needs_text(name, recipe[name]))
+    try:
+        return SourceOptions(format=source.pop("format_name"), **source), Recipe(**recipe)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
