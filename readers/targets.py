@@ -3,9 +3,9 @@
 A batch has its objects as lists, one tensor an image: boxes [(n0, 4), (n1, 4), ...]. These
 functions make something else of it, in the training loop or within a DataLoader's `collate_fn`:
 
-    images, targets = detection_targets(batch)     # torchvision's detectors
-    packed = pack_objects(batch)                   # one tensor of all boxes, and whose they are
-    padded = pad_images(batch, multiple_of=32)     # one tensor of images of several sizes
+    images, targets = detection_targets(batch, first_label=1)  # torchvision's detectors
+    packed = pack_objects(batch)  # One tensor of all boxes, and whose they are.
+    padded = pad_images(batch, multiple_of=32)  # One tensor of images of several sizes.
 """
 
 from __future__ import annotations
@@ -21,15 +21,35 @@ from readers.store.shapes.polygons import Polygons
 Batch = Mapping[str, Any]
 """Field -> values of all samples: one tensor, or a list with one entry a sample."""
 
+_CHANNELS_MAX = 4
+"""A last axis of so many, behind a longer first one, is that of channels."""
+
 
 def detection_targets(
-    batch: Batch, *, image: str = "image", as_tv_tensors: bool = False
+    batch: Batch,
+    *,
+    first_label: int,
+    image: str = "image",
+    dtype: torch.dtype | None = torch.float32,
+    as_tv_tensors: bool = False,
 ) -> tuple[list[torch.Tensor], list[dict[str, Any]]]:
-    """Images and targets as torchvision's detectors take them.
+    """Images and targets as torchvision's detectors take them: `losses = model(images, targets)`.
+
+    Models count classes in two ways, and the wrong one teaches them nothing, without an error:
+
+    - `first_label=1`, and `len(dataset.classes) + 1` classes: torchvision's Faster, Mask and
+      Keypoint R-CNN, SSD and SSDlite, for which 0 is the background.
+    - `first_label=0`, and `len(dataset.classes)` classes: torchvision's RetinaNet and FCOS; DETR
+      and its family, also in transformers (which want boxes in another form); YOLO.
 
     Args:
-        batch: With boxes and labels, as a loader or `collate` gives it.
+        batch: With boxes and labels, as a loader or `collate` gives it, of a dataset without
+            `returns`; images as "tensor".
+        first_label: Label of the model's first class, which is 0 in a store. There is no default
+            that would be right for all.
         image: Name of the field of images.
+        dtype: Element type of the images; with a floating one, whole numbers become [0, 1]. None
+            leaves images as they are.
         as_tv_tensors: Whether images, boxes and masks are torchvision's `tv_tensors`, which its v2
             transforms tell apart.
 
@@ -37,33 +57,81 @@ def detection_targets(
         Images, (channel, height, width) each; and for each of them a dict of every field of objects
         that the batch has: boxes (n, 4) float32, labels (n,) int64, area (n,), iscrowd (n,) int64,
         keypoints (n, points, 3), and masks (n, height, width) uint8, made of the outlines by COCO's
-        own rule; and `image_id` where the batch has one.
+        own rule; and `image_id` where the batch has one. Keypoints without visibility get 2, or 0
+        where they are not marked. All are where the images are.
 
     Raises:
+        TypeError: The batch is not a dict, or `first_label` is not a whole number.
+        ValueError: The images are not (channel, height, width), or `first_label` is negative.
         KeyError: The batch has no images, boxes or labels.
         ImportError: `as_tv_tensors`, and torchvision is not installed.
     """
-    images = list(batch[image])
+    if not isinstance(batch, Mapping):
+        raise TypeError(
+            f"a batch is a dict of fields; got a {type(batch).__name__}. Leave returns= out of "
+            "LMDBDataset, whose samples are dicts then"
+        )
+    if isinstance(first_label, bool) or not isinstance(first_label, int):
+        raise TypeError(
+            "first_label is 1 for models whose class 0 is the background, and 0 for others; "
+            f"got {first_label!r}"
+        )
+    if first_label < 0:
+        raise ValueError(f"first_label must be at least 0; got {first_label!r}")
     names = [name for name in batch if name in OBJECT_NAMES and name != "attributes"]
-    for name in ("boxes", "labels"):
-        if name not in names:
+    for name in (image, "boxes", "labels"):
+        if name not in batch:
             raise KeyError(f"the batch has no {name!r}, which detectors need; it has {list(batch)}")
+    images = [_scaled(pixels, dtype) for pixels in _checked_images(batch[image])]
     if "image_id" in batch:
         names.append("image_id")
-    targets = [{name: _target(batch[name][at]) for name in names} for at in range(len(images))]
+    targets = [
+        {name: _target(name, batch[name][at], first_label, pixels.device) for name in names}
+        for at, pixels in enumerate(images)
+    ]
     if as_tv_tensors:
         return _as_tv_tensors(images, targets)
     return images, targets
 
 
-def _target(value: Any) -> Any:
+def _checked_images(images: Any) -> list[torch.Tensor]:
+    """The images of a batch, with their channels first."""
+    for pixels in images:
+        is_image = isinstance(pixels, torch.Tensor) and pixels.ndim == 3
+        if not is_image or (pixels.shape[0] > _CHANNELS_MAX >= pixels.shape[-1]):
+            found = f"{tuple(pixels.shape)}" if hasattr(pixels, "shape") else type(pixels).__name__
+            raise ValueError(
+                f"images must be tensors, (channel, height, width) each; got {found}. Make the "
+                "dataset with image_as='tensor'"
+            )
+    return list(images)
+
+
+def _scaled(pixels: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
+    """An image of an element type: from whole numbers to floating ones, to [0, 1]."""
+    if dtype is None or pixels.dtype == dtype:
+        return pixels
+    if not dtype.is_floating_point or pixels.is_floating_point():
+        return pixels.to(dtype)
+    # float16 ends before the largest uint16.
+    return (pixels.to(torch.float32) / torch.iinfo(pixels.dtype).max).to(dtype)
+
+
+def _target(name: str, value: Any, first_label: int, device: torch.device) -> Any:
     if isinstance(value, Polygons):
-        return torch.from_numpy(value.to_masks())
+        return torch.from_numpy(value.to_masks()).to(device)
+    if not isinstance(value, torch.Tensor):
+        return value
+    if name == "labels":
+        return value.to(torch.int64) + first_label
+    if name == "keypoints" and value.shape[-1] == 2:
+        is_marked = (value != 0).any(dim=-1, keepdim=True)
+        return torch.cat([value, 2 * is_marked.to(value.dtype)], dim=-1)
     # torchvision's reference code computes with the flags.
-    if isinstance(value, torch.Tensor) and value.dtype == torch.bool:
+    if value.dtype == torch.bool:
         return value.to(torch.int64)
     # Targets are kept for a metric, and a row would keep all of its field.
-    if isinstance(value, torch.Tensor) and value.nbytes < value.untyped_storage().nbytes():
+    if value.nbytes < value.untyped_storage().nbytes():
         return value.clone()
     return value
 

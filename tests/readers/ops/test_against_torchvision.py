@@ -1,7 +1,7 @@
 """Ops give what torchvision's transforms of version 2 give, with the same numbers.
 
-torchvision is not among what the project needs. Where it cannot be imported these tests are
-skipped; those of test_geometry.py and test_colors.py hold ops against plain formulas.
+torchvision is not among what the project needs. Where it is not installed these tests are skipped;
+those of test_geometry.py and test_colors.py hold ops against plain formulas.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from readers.ops import (
 from readers.ops.boxes import cut, hulls
 from readers.ops.image_plan import compile_ops
 from readers.ops.table import COLOR_ORDERS
+from tests.vision import need_torchvision
 
-try:
-    from torchvision import tv_tensors
-    from torchvision.transforms import v2 as transforms
-    from torchvision.transforms.v2 import functional as v2
-except (ImportError, RuntimeError) as error:  # RuntimeError: it was built for another torch.
-    pytest.skip(f"torchvision cannot be imported: {error}", allow_module_level=True)
+need_torchvision()
+
+from torchvision import tv_tensors  # noqa: E402
+from torchvision.transforms import v2 as transforms  # noqa: E402
+from torchvision.transforms.v2 import functional as v2  # noqa: E402
 
 SIZE = (44, 60)
 AFFINES = [

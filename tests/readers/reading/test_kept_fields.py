@@ -143,7 +143,7 @@ def test_targets_hold_nothing_of_their_batch(store):
     """Predictions are held against targets at the end of an epoch: they are kept until then."""
     dataset = LMDBDataset(store)
     for batch in make_loader(dataset, 8, train=False, workers=0):
-        _, targets = detection_targets(batch)
+        _, targets = detection_targets(batch, first_label=1)
         for target in targets:
             for value in target.values():
                 assert value.untyped_storage().nbytes() == value.nbytes
