@@ -10,15 +10,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from packer.advice import gray_text, python_lines, sizes_text
 from packer.wording import count_text, counts_text
 from readers.store.layout import REJECTS_NAME
 from readers.store.manifest import Manifest
 from readers.store.wording import few_text
 
 _CLASSES_SHOWN_MAX = 10
-
-_TAKEN = (("label",), ("boxes", "labels"), ("labels",), ("mask",), ("caption",), ("captions",))
-"""What training takes beside the image: the first of which a store has all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +44,7 @@ class BuildReport:
         splits: Split name -> samples.
         content_sha256: Digest over the digests of all shards, in hex.
         notes: What was seen, chosen or odd, a line each.
+        python: Lines of Python that read the store.
     """
 
     path: str
@@ -67,17 +66,11 @@ class BuildReport:
     splits: dict[str, int]
     content_sha256: str
     notes: list[str] = field(default_factory=list)
+    python: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """The report by name, as `--json` prints it."""
         return asdict(self)
-
-    def _returns(self) -> str:
-        """The argument that makes a tuple of what training takes."""
-        for names in _TAKEN:
-            if set(names) <= set(self.fields):
-                return f", returns={('image', *names)!r}"
-        return ""
 
     def summary(self) -> str:
         """What people want to see after hours of work."""
@@ -120,9 +113,7 @@ class BuildReport:
             f"build workers{kept}",
             f"content {self.content_sha256}",
             "",
-            "from readers import LMDBDataset, make_loader",
-            f"dataset = LMDBDataset({self.path!r}{self._returns()})",
-            "loader = make_loader(dataset, batch_size=64, train=True)",
+            *self.python,
         ]
         return "\n".join(lines)
 
@@ -168,7 +159,12 @@ def make_report(
         classes=class_counts(manifest),
         splits=manifest.splits,
         content_sha256=content_sha256(manifest),
-        notes=[*manifest.source.notes, *notices],
+        notes=[
+            *manifest.source.notes,
+            *filter(None, (sizes_text(manifest), gray_text(manifest))),
+            *notices,
+        ],
+        python=python_lines(str(out), manifest),
     )
 
 

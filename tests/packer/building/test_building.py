@@ -609,6 +609,7 @@ def test_the_lines_of_python_are_about_what_the_store_has(tmp_path, draw_tree, r
     """What training takes of it: labels, boxes and labels, or images alone."""
     labelled = build(raw, tmp_path / "labelled.lmdb", worker_count=1)
     assert "returns=('image', 'label'))" in labelled.summary()
+    assert "batch_size=12, train=True)" in labelled.summary()
     flat = build(draw_tree(tmp_path / "flat", ["1.png"]), tmp_path / "flat.lmdb", worker_count=1)
     assert f"dataset = LMDBDataset({str(tmp_path / 'flat.lmdb')!r})" in flat.summary()
     tree = draw_tree(tmp_path / "voc", ["1.png"])
@@ -617,5 +618,5 @@ def test_the_lines_of_python_are_about_what_the_store_has(tmp_path, draw_tree, r
         f"<annotation><object><name>ant</name><bndbox>{box}</bndbox></object></annotation>"
     )
     boxes = build(tree, tmp_path / "boxes.lmdb", worker_count=1)
-    assert "returns=('image', 'boxes', 'labels'))" in boxes.summary()
+    assert "images, targets = detection_targets(batch, first_label=1)" in boxes.summary()
     assert "1 class: ant 1" in boxes.summary()
