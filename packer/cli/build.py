@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from packer.building.build import build, check_replacement
-from packer.cli import Terminated, printable
+from packer.cli import Terminated, in_options, printable
 from packer.cli.options import (
     RECIPE_OPTIONS,
     SOURCE_OPTIONS,
@@ -26,6 +26,7 @@ from packer.workspace.step import Step
 @click.argument("out", type=click.Path(path_type=Path))
 @with_options(SOURCE_OPTIONS, RECIPE_OPTIONS)
 @click.option(
+    "-j",
     "--workers",
     "worker_count",
     type=click.IntRange(min=1),
@@ -87,7 +88,7 @@ def build_command(
         reject_count_max(rejects_max, 0)
         check_replacement(update=update, overwrite=overwrite, needs_update=rehash or retry_rejects)
     except ValueError as error:
-        raise click.UsageError(str(error)) from error
+        raise click.UsageError(in_options(str(error))) from error
     steps: list[Step] = []
     try:
         report = build(

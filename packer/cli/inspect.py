@@ -47,6 +47,7 @@ def info_command(store: Path, manifest_only: bool, as_json: bool) -> None:
     help="Folder that the paths in RAW are relative to, when it is a list built with --root.",
 )
 @click.option(
+    "-j",
     "--workers",
     "worker_count",
     type=click.IntRange(min=1),

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_args
 import click
 from click.core import ParameterSource
 
+from packer.cli import in_options
 from packer.cli.params import BYTE_SIZE, CLASS_NAMES, SPLIT_SHARES
 from packer.policies import POLICIES
 from packer.recipe import (
@@ -206,8 +207,8 @@ def read_options(settings: dict[str, Any]) -> tuple[SourceOptions, Recipe]:
         is_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         # The default itself, given by hand, was meant to do something as well.
         if is_given and not any(recipe[other] for other in about):
-            raise click.UsageError(needs_text(name, recipe[name]))
+            raise click.UsageError(in_options(needs_text(name, recipe[name])))
     try:
         return SourceOptions(format=source.pop("format_name"), **source), Recipe(**recipe)
     except ValueError as error:
-        raise click.UsageError(str(error)) from error
+        raise click.UsageError(in_options(str(error))) from error

@@ -11,6 +11,7 @@ import resource
 import shutil
 import struct
 import subprocess
+import sys
 import termios
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import packer as packer_package
 from packer.building.build import Step, build
 from packer.cli.params import BYTE_SIZE
 from packer.errors import NoSpaceError
@@ -127,19 +129,27 @@ def test_a_reader_that_has_seen_enough_gets_no_traceback(packer_command, store):
         (["build"], "Missing argument 'RAW'"),
         (["build", "raw", "out", "--fit", "fill"], "'fill' is not one of 'short', 'long'"),
         (["build", "raw", "out", "--format", "coco3"], "'coco3' is not one of"),
-        (["build", "raw", "out", "--size", "0"], "size must be in [1, 65536) pixels; got 0"),
+        (["build", "raw", "out", "--size", "0"], "--size must be in [1, 65536) pixels; got 0"),
         (["build", "raw", "out", "--size", "8", "--image", "original"], "changes the pixels"),
-        (["build", "raw", "out", "--shard-size", "1"], "shard_bytes_max must be at least"),
+        (["build", "raw", "out", "--shard-size", "1"], "--shard-size must be at least"),
         (["build", "raw", "out", "--shard-size", "1 parsec"], "'1 parsec' is no size"),
-        (["build", "raw", "out", "--max-rejects", "few"], "rejects_max must be a count or a share"),
+        (
+            ["build", "raw", "out", "--max-rejects", "few"],
+            "--max-rejects must be a count or",
+        ),
         (["build", "raw", "out", "--workers", "0"], "0 is not in the range"),
         (["build", "raw", "out", "--scratch", "/nowhere"], "'/nowhere' does not exist"),
-        (["build", "raw", "out", "--fit", "short"], "is about size; give that as well"),
-        (["plan", "raw", "--scaling", "fast"], "is about size or max_side; give one of them"),
+        (
+            ["build", "raw", "out", "--fit", "short"],
+            "--fit 'short' is about size; give that",
+        ),
+        (["plan", "raw", "--scaling", "fast"], "is about size or --max-side; give one of them"),
         (["build", "raw", "out", "--classes", "names.txt"], "there is no file at this path"),
         (["subset", "a", "out", "--classes", "my/names"], "there is no file at this path"),
         (["info"], "Missing argument 'STORE'"),
         (["frobnicate"], "No such command 'frobnicate'"),
+        (["biuld"], "Did you mean 'build'"),
+        (["build", "raw", "out", "--worker", "2"], "--workers"),
     ],
 )
 def test_wrong_usage_has_status_2(arguments, said):
@@ -148,6 +158,25 @@ def test_wrong_usage_has_status_2(arguments, said):
     assert done.exit_code == 2
     assert said in done.stderr
     assert done.stdout == ""
+
+
+def test_no_option_that_destroys_something_is_proposed():
+    """Whoever mistypes another option is not sent to it."""
+    for typed in ("--overwrit", "--verwrite"):
+        done = run_packer("build", "raw", "out", typed)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert "No such option" in done.stderr
+        assert "--overwrite" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["-V"], ["--version"]])
+def test_the_version_is_told_everywhere_alike(arguments):
+    """By the command, by `python -m packer` and in Python."""
+    version = packer_package.__version__
+    assert run_packer(*arguments).stdout == f"packer, version {version}\n"
+    module = [sys.executable, "-m", "packer", *arguments]
+    done = subprocess.run(module, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == f"packer, version {version}\n"
 
 
 @pytest.mark.parametrize("arguments", [[], ["build"], ["info"], ["verify"], ["get"]])
