@@ -1,7 +1,7 @@
 """Compiles trees of images into LMDB stores for PyTorch training.
 
-    from packer import build, Recipe
-    report = build("raw", "out.lmdb", Recipe(size=256))
+    from packer import build
+    report = build("raw", "out.lmdb", size=256)
 
 The command line is the same: `packer build raw out.lmdb --size 256`.
 """

@@ -6,7 +6,8 @@ import contextlib
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -36,6 +37,7 @@ from packer.workspace.unfinished import goes_on, is_published
 from readers.machine import core_count, local_rank_count
 from readers.store.layout import REJECTS_NAME, UPDATE_CACHE_NAME
 from readers.store.manifest import Manifest, read_manifest
+from readers.store.wording import did_you_mean
 
 OnError = Literal["reject", "fail"]
 
@@ -56,6 +58,10 @@ def build(
     retry_rejects: bool = False,
     shows_progress: bool = False,
     on_step: OnStep = untold,
+    workers: int | None = None,
+    max_rejects: str | int | None = None,
+    progress: bool = False,
+    **settings: Any,
 ) -> BuildReport:
     """Compile the images under `raw`, and their annotations, into a store at `out`.
 
@@ -66,15 +72,12 @@ def build(
         raw: Folder of images and annotations, or a file that names them, see `packer.sources`; or a
             map-style torch Dataset, see `packer.sources.dataset`.
         out: Where the store is to be.
-        recipe: The settings that decide its bytes. None means the defaults.
+        recipe: The settings that decide its bytes. None means the defaults, but for `settings`.
         source: How to read `raw`. None detects it.
-        worker_count: Build workers. None means the cores that this job may use.
         scratch: Folder on a local disk in which shards are written before they are moved into
             place. None means beside the store, or the system's temporary folder when the store is
             to be on a network file system.
         on_error: "reject" leaves out a raw item that cannot be packed and names it; "fail" stops.
-        rejects_max: How many raw items may be rejected: a count, or a share of those found such as
-            "1%", rounded down. One must be left to store in any case.
         overwrite: Replace a store at `out`, in one step once the new one is whole, and discard an
             unfinished build of other settings.
         update: Bring the store at `out` up to date with the raw data: make those shards anew whose
@@ -83,14 +86,22 @@ def build(
         rehash: With `update`, read every raw file, rather than only those whose size or time of
             change is another.
         retry_rejects: With `update`, try rejects again, though their files are unchanged.
-        shows_progress: Draw a progress bar on stderr, when that is a terminal.
         on_step: Told of each step as it is done.
+        workers: Build workers. None means the cores that this job may use.
+        max_rejects: How many raw items may be rejected: a count, or a share of those found such as
+            "1%", rounded down. One must be left to store in any case. None means "1%".
+        progress: Draw a progress bar on stderr, when that is a terminal.
+        worker_count: The older name of `workers`.
+        rejects_max: The older name of `max_rejects`.
+        shows_progress: The older name of `progress`.
+        settings: Settings of a `Recipe` by name, in place of a recipe: `size=224, fit="crop"`.
 
     Returns:
         The report. The store's manifest keeps what matters of it.
 
     Raises:
         ValueError: An argument is out of its range.
+        TypeError: One of `settings` is no setting.
         SourceError: `raw` is not there, holds nothing to pack, or is of no known layout.
         TargetExistsError: Something is at `out`.
         TargetBusyError: Another build is writing there.
@@ -102,6 +113,10 @@ def build(
         WorkerError: Build workers died, over and over.
     """
     started = time.monotonic()
+    recipe = _recipe_of(recipe, settings)
+    if workers is not None and worker_count is not None:
+        raise ValueError("workers and worker_count are one setting; give one of them")
+    worker_count = worker_count if workers is None else workers
     out = Path(os.path.abspath(out))
     run = _Run(
         out=out,
@@ -110,26 +125,43 @@ def build(
         worker_count=worker_count,
         scratch=scratch,
         on_error=on_error,
-        rejects_max=rejects_max,
+        rejects_max=rejects_max if max_rejects is None else max_rejects,
         overwrite=overwrite,
         update=update,
         rehash=rehash,
         retry_rejects=retry_rejects,
-        shows_progress=shows_progress,
+        shows_progress=progress or shows_progress,
         on_step=on_step,
     )
-    workers = worker_count or max(1, core_count() // local_rank_count())
+    count = worker_count or max(1, core_count() // local_rank_count())
     with contextlib.ExitStack() as stack:
-        engine = stack.enter_context(LocalEngine(run.workspace, workers))
+        engine = stack.enter_context(LocalEngine(run.workspace, count))
         scan = _scan(raw, source or SourceOptions(), run, engine, stack)
-        plan = make_plan(scan, recipe or Recipe())
+        plan = make_plan(scan, recipe)
         if on_error == "fail":
             # Of what the recipe chooses: what it leaves out is no reason to stop.
             stop_at([*plan.scan.rejects, *plan.scan.annotation_rejects])
         made = _carry_out(plan, run, engine)
     return make_report(
-        out, made.manifest, started, workers, kept=made.kept, done=made.done, notices=run.notices
+        out, made.manifest, started, count, kept=made.kept, done=made.done, notices=run.notices
     )
+
+
+def _recipe_of(recipe: Recipe | None, settings: dict[str, Any]) -> Recipe:
+    """The recipe that was given, whole or by its settings."""
+    known = [each.name for each in fields(Recipe)]
+    for name in settings:
+        if name not in known:
+            raise TypeError(
+                f"build has no argument {name!r}, and a Recipe no setting of that name."
+                f"{did_you_mean(name, [*known, *signature(build).parameters])}"
+            )
+    if recipe is not None and settings:
+        raise ValueError(
+            f"{', '.join(settings)} and a recipe were given; put all settings into the recipe, or "
+            "give them by name alone"
+        )
+    return recipe or Recipe(**settings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +196,7 @@ class _Run:
         if self.on_error not in get_args(OnError):
             raise ValueError(f"on_error must be 'reject' or 'fail'; got {self.on_error!r}")
         if self.worker_count is not None and self.worker_count < 1:
-            raise ValueError(f"worker_count must be at least 1; got {self.worker_count!r}")
+            raise ValueError(f"workers must be at least 1; got {self.worker_count!r}")
         check_replacement(
             update=self.update,
             overwrite=self.overwrite,

@@ -549,7 +549,7 @@ def test_default_workers_are_the_cores_of_this_job(tmp_path, raw, monkeypatch):
 
 @pytest.mark.parametrize(
     "options",
-    [{"worker_count": 0}, {"on_error": "ignore"}, {"rejects_max": "many"}, {"rejects_max": -1}],
+    [{"workers": 0}, {"on_error": "ignore"}, {"rejects_max": "many"}, {"rejects_max": -1}],
 )
 def test_arguments_out_of_range_are_refused_before_any_work(tmp_path, raw, options):
     """With the argument's name and the value given."""
@@ -620,3 +620,18 @@ def test_the_lines_of_python_are_about_what_the_store_has(tmp_path, draw_tree, r
     boxes = build(tree, tmp_path / "boxes.lmdb", worker_count=1)
     assert "images, targets = detection_targets(batch, first_label=1)" in boxes.summary()
     assert "1 class: ant 1" in boxes.summary()
+
+
+def test_settings_are_given_by_name(tmp_path, raw, contents):
+    """As on the command line; a name that is none proposes the nearest."""
+    given = build(raw, tmp_path / "a.lmdb", size=20, fit="crop", workers=1, max_rejects=0)
+    build(raw, tmp_path / "b.lmdb", Recipe(size=20, fit="crop"), worker_count=1, rejects_max=0)
+    assert contents(tmp_path / "a.lmdb") == contents(tmp_path / "b.lmdb")
+    assert given.worker_count == 1
+    with pytest.raises(TypeError, match=r"no argument 'sizes'.* Did you mean 'size'\?"):
+        build(raw, tmp_path / "c.lmdb", sizes=20)
+    with pytest.raises(ValueError, match="size and a recipe were given"):
+        build(raw, tmp_path / "c.lmdb", Recipe(), size=20)
+    with pytest.raises(ValueError, match="workers and worker_count are one setting"):
+        build(raw, tmp_path / "c.lmdb", workers=1, worker_count=1)
+    assert not (tmp_path / "c.lmdb").exists()
