@@ -21,7 +21,7 @@ from packer.errors import BuildError, NoSpaceError, TargetExistsError
 from packer.items.raw_item import Scan
 from packer.plan.cost import missing_space
 from packer.plan.shards import BuildPlan, make_plan
-from packer.progress import Progress
+from packer.progress import Progress, Waiting, is_notebook, say
 from packer.recipe import Recipe
 from packer.report import BuildReport, make_report
 from packer.sources import SourceOptions, scan_source
@@ -60,7 +60,7 @@ def build(
     on_step: OnStep = untold,
     workers: int | None = None,
     max_rejects: str | int | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
     **settings: Any,
 ) -> BuildReport:
     """Compile the images under `raw`, and their annotations, into a store at `out`.
@@ -90,7 +90,8 @@ def build(
         workers: Build workers. None means the cores that this job may use.
         max_rejects: How many raw items may be rejected: a count, or a share of those found such as
             "1%", rounded down. One must be left to store in any case. None means "1%".
-        progress: Draw a progress bar on stderr, when that is a terminal.
+        progress: Say on stderr what was decided and how far the work is: a bar on a terminal or in
+            a notebook, else a line every 30 s. None does so in a notebook alone.
         worker_count: The older name of `workers`.
         rejects_max: The older name of `max_rejects`.
         shows_progress: The older name of `progress`.
@@ -130,20 +131,33 @@ def build(
         update=update,
         rehash=rehash,
         retry_rejects=retry_rejects,
-        shows_progress=progress or shows_progress,
+        shows_progress=shows_progress or (is_notebook() if progress is None else progress),
         on_step=on_step,
     )
     count = worker_count or max(1, core_count() // local_rank_count())
     with contextlib.ExitStack() as stack:
         engine = stack.enter_context(LocalEngine(run.workspace, count))
-        scan = _scan(raw, source or SourceOptions(), run, engine, stack)
-        plan = make_plan(scan, recipe)
+        with Waiting("scanning", shows=run.shows_progress):
+            scan = _scan(raw, source or SourceOptions(), run, engine, stack)
+            plan = make_plan(scan, recipe)
+        if run.shows_progress:
+            # Before hours of work, which may be for nothing if one of them is wrong.
+            say(plan.scan.notes)
         if on_error == "fail":
             # Of what the recipe chooses: what it leaves out is no reason to stop.
             stop_at([*plan.scan.rejects, *plan.scan.annotation_rejects])
         made = _carry_out(plan, run, engine)
+    raw_bytes = sum(item.byte_count for item in plan.scan.items)
     return make_report(
-        out, made.manifest, started, count, kept=made.kept, done=made.done, notices=run.notices
+        out,
+        made.manifest,
+        started,
+        count,
+        kept=made.kept,
+        done=made.done,
+        making_s=made.making_s,
+        raw_bytes=raw_bytes,
+        notices=run.notices,
     )
 
 
@@ -263,11 +277,13 @@ class _Made:
         manifest: Its manifest.
         kept: Shards that were there already.
         done: Items that were worked on.
+        making_s: For how long.
     """
 
     manifest: Manifest
     kept: int
     done: int = 0
+    making_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,7 +322,9 @@ def _carry_out(plan: BuildPlan, run: _Run, engine: Engine) -> _Made:
         if begun is None:
             return _as_it_is(out)
         run.on_step(Step.PLANNED)
+        making = time.monotonic()
         _make_shards(begun, run, engine)
+        making_s = time.monotonic() - making
         run.on_step(Step.SHARDS_FINISHED)
         reports, rejects = _collect(begun.plan, run)
         manifest = make_manifest(begun.plan, reports, rejects)
@@ -315,7 +333,7 @@ def _carry_out(plan: BuildPlan, run: _Run, engine: Engine) -> _Made:
             REJECTS_NAME: reject_list_bytes(rejects),
         }
         publish(workspace, out, manifest, files, run.on_step)
-    return _Made(manifest=manifest, kept=len(begun.kept), done=begun.item_count)
+    return _Made(manifest=manifest, kept=len(begun.kept), done=begun.item_count, making_s=making_s)
 
 
 def _as_it_is(out: Path) -> _Made:
@@ -382,7 +400,9 @@ def _make_shards(begun: _Begun, run: _Run, engine: Engine) -> None:
     total = len(plan.scan.items)
     with (
         scratch_folder(workspace, run.scratch) as folder,
-        Progress(total=total, done=total - begun.item_count, shows=run.shows_progress) as bar,
+        Progress(
+            total=total, done=total - begun.item_count, shows=run.shows_progress, verb="built"
+        ) as bar,
         spooled(workspace, plan, begun.numbers, run.scratch, bar.say),
     ):
 

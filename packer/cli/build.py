@@ -63,6 +63,10 @@ from packer.workspace.step import Step
 @click.option(
     "--retry-rejects", is_flag=True, help="With --update: try what was rejected once more."
 )
+@click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Say nothing on stderr but errors.")
+@click.option(
+    "-v", "--verbose", "is_verbose", is_flag=True, help="Say on stderr when each step is done."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def build_command(
     raw: Path,
@@ -75,6 +79,8 @@ def build_command(
     update: bool,
     rehash: bool,
     retry_rejects: bool,
+    is_quiet: bool,
+    is_verbose: bool,
     as_json: bool,
     **settings: Any,
 ) -> None:
@@ -90,6 +96,15 @@ def build_command(
     except ValueError as error:
         raise click.UsageError(in_options(str(error))) from error
     steps: list[Step] = []
+
+    def on_step(step: Step) -> None:
+        steps.append(step)
+        if is_verbose:
+            number = f" {steps.count(step):,}" if step is Step.SHARD_FINISHED else ""
+            click.echo(f"{step.value.replace('_', ' ')}{number}", err=True)
+
+    if is_quiet and is_verbose:
+        raise click.UsageError("--quiet and --verbose exclude each other.")
     try:
         report = build(
             raw,
@@ -104,8 +119,8 @@ def build_command(
             update=update,
             rehash=rehash,
             retry_rejects=retry_rejects,
-            shows_progress=True,
-            on_step=steps.append,
+            progress=not is_quiet,
+            on_step=on_step,
         )
     except (KeyboardInterrupt, Terminated):
         is_whole = Step.PUBLISHED in steps

@@ -541,7 +541,7 @@ def test_default_workers_are_the_cores_of_this_job(tmp_path, raw, monkeypatch):
     finally:
         os.sched_setaffinity(0, allowed)
     assert report.worker_count == 1
-    assert "with 1 build workers" in report.summary()
+    assert "with 1 build worker" in report.summary()
 
 
 # --- Arguments, steps, the moment of publishing ---------------------------------------------------
