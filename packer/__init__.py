@@ -1,7 +1,7 @@
 """Compiles trees of images into LMDB stores for PyTorch training.
 
-    from packer import build, Recipe
-    report = build("raw", "out.lmdb", Recipe(size=256))
+    from packer import build
+    report = build("raw", "out.lmdb", size=256)
 
 The command line is the same: `packer build raw out.lmdb --size 256`.
 """
@@ -9,6 +9,7 @@ The command line is the same: `packer build raw out.lmdb --size 256`.
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ __all__ = sorted(_HOMES)
 
 def __getattr__(name: str) -> Any:
     """Public names are loaded on first use: build workers and the command line need few of them."""
+    if name == "__version__":
+        return importlib.metadata.version("lmdb-packer")
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,29 +1,67 @@
-"""A progress bar on stderr: images, images/s and time left; quiet when nobody watches."""
+"""What people see of long work: a bar on a terminal or in a notebook, lines in a log."""
 
 from __future__ import annotations
 
 import sys
+import threading
+import time
+from collections.abc import Iterable
 
 from tqdm import tqdm
 
+from packer.wording import rate_text, time_text
+
+LOG_INTERVAL_S = 30.0
+"""Seconds between lines in a log, which is kept and read later."""
+
+_FIRST_S = 0.5
+"""Seconds until a terminal shows that work without a count is going on."""
+
+
+def is_notebook() -> bool:
+    """Whether stderr is the output of a notebook's cell, which shows a bar as a terminal does."""
+    return type(sys.stderr).__module__.startswith("ipykernel.")
+
+
+def say(lines: Iterable[str]) -> None:
+    """Lines on stderr that a log has at once, whatever comes later."""
+    for line in lines:
+        sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
 
 class Progress:
-    """A bar that counts images.
+    """A bar that counts images; where nobody can see one, a line now and then.
 
     Args:
         total: Images in all.
         done: Images that are done already; they do not count in the rate.
-        shows: Whether to draw at all. A stderr that is not a terminal stays quiet in any case.
+        shows: Whether to show anything at all.
         unit: What is counted.
+        verb: What is done to them, as a line in a log begins.
+        interval_s: Seconds between lines.
     """
 
-    def __init__(self, *, total: int, done: int = 0, shows: bool, unit: str = "images") -> None:
+    def __init__(
+        self,
+        *,
+        total: int,
+        done: int = 0,
+        shows: bool,
+        unit: str = "images",
+        verb: str = "done",
+        interval_s: float = LOG_INTERVAL_S,
+    ) -> None:
         self._shows = shows
+        self._is_drawn = shows and (sys.stderr.isatty() or is_notebook())
+        self._total, self._first, self._done = total, done, done
+        self._unit, self._verb, self._interval_s = unit, verb, interval_s
+        self._started = self._told = time.monotonic()
         self._bar = tqdm(
             total=total,
             initial=done,
             unit=f" {unit}",
-            disable=not (shows and sys.stderr.isatty()),
+            disable=not self._is_drawn,
             file=sys.stderr,
             smoothing=0.1,
             dynamic_ncols=True,
@@ -32,14 +70,71 @@ class Progress:
     def add(self, count: int) -> None:
         """So many more are done."""
         self._bar.update(count)
+        self._done += count
+        now = time.monotonic()
+        if self._shows and not self._is_drawn and now - self._told >= self._interval_s:
+            self._told = now
+            self.say(self._line(now - self._started))
 
     def say(self, text: str) -> None:
-        """A line above the bar, also where stderr is not a terminal: it is part of a job's log."""
+        """A line above the bar, also where none is drawn: it is part of a job's log."""
         if self._shows:
             self._bar.write(text, file=sys.stderr)
+            sys.stderr.flush()
+
+    def _line(self, seconds: float) -> str:
+        if not self._total:
+            return f"{self._verb} {self._done:,} {self._unit}"
+        text = f"{self._verb} {self._done:,} of {self._total:,} {self._unit}"
+        rate = (self._done - self._first) / max(seconds, 1e-9)
+        if rate <= 0:
+            return text
+        left = (self._total - self._done) / rate
+        return f"{text}, {rate_text(rate)} {self._unit}/s, {time_text(left)} left"
 
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._bar.close()
+
+
+class Waiting:
+    """Shows that work goes on whose end cannot be told, such as a walk over folders.
+
+    A terminal shows for how long, from half a second on; a log has a line every 30 seconds.
+
+    Args:
+        text: What goes on: "scanning".
+        shows: Whether to show anything at all.
+        interval_s: Seconds between lines in a log.
+    """
+
+    def __init__(self, text: str, *, shows: bool, interval_s: float = LOG_INTERVAL_S) -> None:
+        self._text = text
+        self._is_drawn = sys.stderr.isatty() or is_notebook()
+        self._interval_s = _FIRST_S if self._is_drawn else interval_s
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._tell, daemon=True) if shows else None
+
+    def _tell(self) -> None:
+        started = time.monotonic()
+        width = 0
+        while not self._is_over.wait(self._interval_s):
+            line = f"{self._text}: {time.monotonic() - started:.0f} s"
+            width = max(width, len(line))
+            sys.stderr.write(f"\r{line}" if self._is_drawn else f"{line}\n")
+            sys.stderr.flush()
+        if width and self._is_drawn:
+            sys.stderr.write("\r" + " " * width + "\r")
+            sys.stderr.flush()
+
+    def __enter__(self) -> Waiting:
+        if self._thread is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        if self._thread is not None:
+            self._thread.join()

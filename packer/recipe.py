@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
@@ -28,6 +29,14 @@ POLICY_SETTINGS: dict[str, int | float] = {
     "raw_below": RAW_BELOW_BYTES,
 }
 """Settings that some policies take, and their defaults."""
+
+
+NEEDS: dict[str, tuple[str, ...]] = {
+    "fit": ("size",),
+    "scaling": ("size", "max_side"),
+    "stratify": ("splits", "limit"),
+}
+"""Settings that are about others, one of which must be given with them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +116,7 @@ class Recipe:
         for name in ("include", "exclude"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "splits", tuple((name, share) for name, share in self.splits))
+        self._check_needs()
         self._check_sizes()
         self._check_choice()
         self._check_policy()
@@ -117,6 +127,13 @@ class Recipe:
             )
         if self.pixels_max < 1:
             raise ValueError(f"pixels_max must be at least 1; got {self.pixels_max!r}")
+
+    def _check_needs(self) -> None:
+        """Refuse what would change nothing. The defaults stand in every manifest."""
+        for name, about in NEEDS.items():
+            value = getattr(self, name)
+            if value != getattr(Recipe, name) and not any(getattr(self, other) for other in about):
+                raise ValueError(needs_text(name, value))
 
     def _check_sizes(self) -> None:
         for name in ("size", "max_side"):
@@ -136,8 +153,6 @@ class Recipe:
             raise ValueError(f"limit must be at least 1; got {self.limit!r}")
         if self.shuffle is not None and not 0 <= self.shuffle < 2**64:
             raise ValueError(f"shuffle must be in [0, 2**64); got {self.shuffle!r}")
-        if self.stratify and not (self.splits or self.limit):
-            raise ValueError("stratify=True is about splits or limit; give one of them, or drop it")
         names, shares = [n for n, _ in self.splits], [s for _, s in self.splits]
         is_twice = len(set(names)) < len(names) or "" in names
         if self.splits and (is_twice or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-6):
@@ -183,8 +198,30 @@ class Recipe:
         """Side of all images, where they are squares of one size."""
         return self.size if self.fit in SQUARE_FITS else None
 
+    @classmethod
+    def of_manifest(cls, settings: Mapping[str, Any]) -> Recipe:
+        """The recipe of a store, whose release may have taken settings that changed nothing.
+
+        Raises:
+            TypeError: A setting is not known.
+            ValueError: A setting is out of its range.
+        """
+        kept = {
+            name: value
+            for name, value in settings.items()
+            if name not in NEEDS or any(settings.get(other) for other in NEEDS[name])
+        }
+        return cls(**kept)
+
     def as_dict(self) -> dict[str, Any]:
         """The settings by name, as the manifest keeps them."""
         found = asdict(self)
         found |= {name: list(found[name]) for name in ("include", "exclude")}
         return found | {"splits": [list(pair) for pair in self.splits]}
+
+
+def needs_text(name: str, value: object) -> str:
+    """Why a setting of `NEEDS` that stands alone is refused."""
+    about = " or ".join(NEEDS[name])
+    given = "one of them" if len(NEEDS[name]) > 1 else "that"
+    return f"{name}={value!r} is about {about}; give {given} as well, or drop the {name}"

@@ -9,16 +9,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from packer.wording import count_text, counts_text
+from packer.advice import gray_text, python_lines, sizes_text
+from packer.wording import count_text, counts_text, rate_text, size_text, time_text
 from readers.store.layout import REJECTS_NAME
 from readers.store.manifest import Manifest
 from readers.store.place import Place
 from readers.store.wording import few_text
 
 _CLASSES_SHOWN_MAX = 10
-
-_TAKEN = (("label",), ("boxes", "labels"), ("labels",), ("mask",), ("caption",), ("captions",))
-"""What training takes beside the image: the first of which a store has all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,16 +34,18 @@ class BuildReport:
         ignored: The same by reason.
         annotations: Annotations `found`, `stored` and `rejected`; empty where there are none. And
             `parts_rejected`, where parts of stored ones were: outlines, keypoints, attributes.
+        raw_bytes: Size of the raw images that were to be packed.
         bytes: Size of all shards.
         shard_count: How many shards there are.
         kept_shard_count: Shards that an interrupted run of the same build had finished.
         seconds: Wall time.
-        images_per_s: Raw items done for each second of it, kept shards apart.
+        images_per_s: Raw items done for each second in which shards were made; 0 where none were.
         worker_count: Build workers.
         classes: Class name -> samples.
         splits: Split name -> samples.
         content_sha256: Digest over the digests of all shards, in hex.
         notes: What was seen, chosen or odd, a line each.
+        python: Lines of Python that read the store.
     """
 
     path: str
@@ -57,6 +57,7 @@ class BuildReport:
     ignored_count: int
     ignored: dict[str, int]
     annotations: dict[str, int]
+    raw_bytes: int
     bytes: int
     shard_count: int
     kept_shard_count: int
@@ -67,23 +68,25 @@ class BuildReport:
     splits: dict[str, int]
     content_sha256: str
     notes: list[str] = field(default_factory=list)
+    python: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """The report by name, as `--json` prints it."""
         return asdict(self)
 
-    def _returns(self) -> str:
-        """The argument that makes a tuple of what training takes."""
-        for names in _TAKEN:
-            if set(names) <= set(self.fields):
-                return f", returns={('image', *names)!r}"
-        return ""
+    def _rate(self) -> str:
+        """How fast images were made, where any were."""
+        if not self.images_per_s:
+            return ""
+        workers = count_text(self.worker_count, "build worker")
+        return f", {rate_text(self.images_per_s)} images/s with {workers}"
 
     def summary(self) -> str:
         """What people want to see after hours of work."""
         lines = [
             *self.notes,
-            f"{self.path}: {count_text(self.sample_count, 'sample')}, {self.bytes:,} bytes in "
+            f"{self.path}: {count_text(self.sample_count, 'sample')}, "
+            f"{size_text(self.raw_bytes)} of raw images -> {size_text(self.bytes)} in "
             f"{count_text(self.shard_count, 'shard')}",
             f"found {self.found_count:,} = {self.sample_count:,} stored + {self.reject_count:,} "
             f"rejected + {self.ignored_count:,} ignored",
@@ -116,13 +119,10 @@ class BuildReport:
         kept = count_text(self.kept_shard_count, "shard")
         kept = f", {kept} kept" if self.kept_shard_count else ""
         lines += [
-            f"{self.seconds:.1f} s, {self.images_per_s:,.0f} images/s with {self.worker_count} "
-            f"build workers{kept}",
+            f"{time_text(self.seconds)}{self._rate()}{kept}",
             f"content {self.content_sha256}",
             "",
-            "from readers import LMDBDataset, make_loader",
-            f"dataset = LMDBDataset({self.path!r}{self._returns()})",
-            "loader = make_loader(dataset, batch_size=64, train=True)",
+            *self.python,
         ]
         return "\n".join(lines)
 
@@ -135,6 +135,8 @@ def make_report(
     *,
     kept: int,
     done: int,
+    making_s: float,
+    raw_bytes: int,
     notices: Sequence[str] = (),
 ) -> BuildReport:
     """The report of a store that was just published.
@@ -146,6 +148,8 @@ def make_report(
         workers: Build workers.
         kept: Shards that an interrupted run had finished.
         done: Raw items that this run worked on.
+        making_s: How long it made shards, without looking for raw items and publishing.
+        raw_bytes: Size of all raw images.
         notices: What happened to this run, and is not a fact about the store.
     """
     seconds = time.monotonic() - started
@@ -159,16 +163,22 @@ def make_report(
         ignored_count=sum(manifest.source.ignored.values()),
         ignored=manifest.source.ignored,
         annotations=manifest.source.annotations,
+        raw_bytes=raw_bytes,
         bytes=manifest.shard_bytes,
         shard_count=len(manifest.shards),
         kept_shard_count=kept,
         seconds=seconds,
-        images_per_s=done / seconds,
+        images_per_s=done / making_s if done else 0.0,
         worker_count=workers,
         classes=class_counts(manifest),
         splits=manifest.splits,
         content_sha256=content_sha256(manifest),
-        notes=[*manifest.source.notes, *notices],
+        notes=[
+            *manifest.source.notes,
+            *filter(None, (sizes_text(manifest), gray_text(manifest))),
+            *notices,
+        ],
+        python=python_lines(str(out), manifest),
     )
 
 

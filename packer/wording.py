@@ -24,14 +24,21 @@ def size_text(byte_count: float) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """A duration with the unit that suits it: "310 us", "4.2 ms", "1.5 s", "3.0 h"."""
+    """A duration with the unit that suits it: "310 us", "4.2 ms", "1.5 s", "41 min", "3.0 h"."""
     if seconds < 1e-3:
         return f"{seconds * 1e6:.0f} us"
     if seconds < 1:
         return f"{seconds * 1e3:.1f} ms"
-    if seconds < 3600:
+    if seconds < 600:
         return f"{seconds:.1f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h"
+
+
+def rate_text(per_s: float) -> str:
+    """A rate above 0, in as many digits as say something: "1,512", "8.2", "0.04"."""
+    return f"{per_s:,.0f}" if per_s >= 10 else f"{per_s:.2g}"
 
 
 def count_text(count: int, noun: str) -> str:

@@ -67,7 +67,7 @@ class Run:
         if self.on_error not in get_args(OnError):
             raise ValueError(f"on_error must be 'reject' or 'fail'; got {self.on_error!r}")
         if self.worker_count is not None and self.worker_count < 1:
-            raise ValueError(f"worker_count must be at least 1; got {self.worker_count!r}")
+            raise ValueError(f"workers must be at least 1; got {self.worker_count!r}")
         reject_count_max(self.rejects_max, 0)
 
     @property

@@ -6,7 +6,8 @@ import contextlib
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from packer.building.spooling import spooled
 from packer.engines.engine import Engine
 from packer.engines.local import LocalEngine
 from packer.plan.shards import BuildPlan, make_plan
-from packer.progress import Progress
+from packer.progress import Progress, Waiting, is_notebook, say
 from packer.recipe import Recipe
 from packer.report import BuildReport, make_report
 from packer.sources import SourceOptions
@@ -31,6 +32,7 @@ from packer.workspace.upload import connected, workspace_of
 from readers.machine import core_count, local_rank_count
 from readers.store.manifest import Manifest, read_manifest
 from readers.store.place import Place, place_of
+from readers.store.wording import did_you_mean
 
 
 def build(
@@ -50,6 +52,10 @@ def build(
     shows_progress: bool = False,
     on_step: OnStep = untold,
     storage_options: Mapping[str, Any] | None = None,
+    workers: int | None = None,
+    max_rejects: str | int | None = None,
+    progress: bool | None = None,
+    **settings: Any,
 ) -> BuildReport:
     """Compile the images under `raw`, and their annotations, into a store at `out`.
 
@@ -61,15 +67,12 @@ def build(
             map-style torch Dataset, see `packer.sources.dataset`.
         out: Where the store is to be: a folder, or a URL such as "s3://bucket/out.lmdb". For a URL
             it is built in `scratch`, which must have room for all of it, and then uploaded.
-        recipe: The settings that decide its bytes. None means the defaults.
+        recipe: The settings that decide its bytes. None means the defaults, but for `settings`.
         source: How to read `raw`. None detects it.
-        worker_count: Build workers. None means the cores that this job may use.
         scratch: Folder on a local disk in which shards are written before they are moved into
             place. None means beside the store, or the system's temporary folder when the store is
             to be on a network file system.
         on_error: "reject" leaves out a raw item that cannot be packed and names it; "fail" stops.
-        rejects_max: How many raw items may be rejected: a count, or a share of those found such as
-            "1%", rounded down. One must be left to store in any case.
         overwrite: Replace a store at `out`, in one step once the new one is whole, and discard an
             unfinished build of other settings.
         update: Bring the store at `out` up to date with the raw data: make those shards anew whose
@@ -78,9 +81,17 @@ def build(
         rehash: With `update`, read every raw file, rather than only those whose size or time of
             change is another.
         retry_rejects: With `update`, try rejects again, though their files are unchanged.
-        shows_progress: Draw a progress bar on stderr, when that is a terminal.
         on_step: Told of each step as it is done.
         storage_options: Of a URL: keys and other settings, as fsspec has them.
+        workers: Build workers. None means the cores that this job may use.
+        max_rejects: How many raw items may be rejected: a count, or a share of those found such as
+            "1%", rounded down. One must be left to store in any case. None means "1%".
+        progress: Say on stderr what was decided and how far the work is: a bar on a terminal or in
+            a notebook, else a line every 30 s. None does so in a notebook alone.
+        worker_count: The older name of `workers`.
+        rejects_max: The older name of `max_rejects`.
+        shows_progress: The older name of `progress`.
+        settings: Settings of a `Recipe` by name, in place of a recipe: `size=224, fit="crop"`.
 
     Returns:
         The report. The store's manifest keeps what matters of it.
@@ -88,6 +99,7 @@ def build(
     Raises:
         ValueError: An argument is out of its range.
         RemoteError: The server of a URL refuses, fails or does not answer.
+        TypeError: One of `settings` is no setting.
         SourceError: `raw` is not there, holds nothing to pack, or is of no known layout.
         TargetExistsError: Something is at `out`.
         TargetBusyError: Another build is writing there.
@@ -99,6 +111,10 @@ def build(
         WorkerError: Build workers died, over and over.
     """
     started = time.monotonic()
+    recipe = _recipe_of(recipe, settings)
+    if workers is not None and worker_count is not None:
+        raise ValueError("workers and worker_count are one setting; give one of them")
+    worker_count = worker_count if workers is None else workers
     out = place_of(out, storage_options)
     if isinstance(out, Path):
         out = Path(os.path.abspath(out))
@@ -111,25 +127,55 @@ def build(
             worker_count=worker_count,
             scratch=scratch,
             on_error=on_error,
-            rejects_max=rejects_max,
+            rejects_max=rejects_max if max_rejects is None else max_rejects,
             overwrite=overwrite,
             update=update,
             rehash=rehash,
             retry_rejects=retry_rejects,
-            shows_progress=shows_progress,
+            shows_progress=shows_progress or (is_notebook() if progress is None else progress),
             on_step=on_step,
         )
-        workers = worker_count or max(1, core_count() // local_rank_count())
-        engine = stack.enter_context(LocalEngine(run.workspace, workers))
-        scan = scan_raw(raw, source or SourceOptions(), run, engine, stack)
-        plan = make_plan(scan, recipe or Recipe())
+        count = worker_count or max(1, core_count() // local_rank_count())
+        engine = stack.enter_context(LocalEngine(run.workspace, count))
+        with Waiting("scanning", shows=run.shows_progress):
+            scan = scan_raw(raw, source or SourceOptions(), run, engine, stack)
+            plan = make_plan(scan, recipe)
+        if run.shows_progress:
+            # Before hours of work, which may be for nothing if one of them is wrong.
+            say(plan.scan.notes)
         if on_error == "fail":
             # Of what the recipe chooses: what it leaves out is no reason to stop.
             stop_at([*plan.scan.rejects, *plan.scan.annotation_rejects])
         made = _carry_out(plan, run, engine)
+    raw_bytes = sum(item.byte_count for item in plan.scan.items)
     return make_report(
-        out, made.manifest, started, workers, kept=made.kept, done=made.done, notices=run.notices
+        out,
+        made.manifest,
+        started,
+        count,
+        kept=made.kept,
+        done=made.done,
+        making_s=made.making_s,
+        raw_bytes=raw_bytes,
+        notices=run.notices,
     )
+
+
+def _recipe_of(recipe: Recipe | None, settings: dict[str, Any]) -> Recipe:
+    """The recipe that was given, whole or by its settings."""
+    known = [each.name for each in fields(Recipe)]
+    for name in settings:
+        if name not in known:
+            raise TypeError(
+                f"build has no argument {name!r}, and a Recipe no setting of that name."
+                f"{did_you_mean(name, [*known, *signature(build).parameters])}"
+            )
+    if recipe is not None and settings:
+        raise ValueError(
+            f"{', '.join(settings)} and a recipe were given; put all settings into the recipe, or "
+            "give them by name alone"
+        )
+    return recipe or Recipe(**settings)
 
 
 # --- from a plan to a store, step by step ---------------------------------------------------------
@@ -143,11 +189,13 @@ class _Made:
         manifest: Its manifest.
         kept: Shards that were there already.
         done: Items that were worked on.
+        making_s: For how long.
     """
 
     manifest: Manifest
     kept: int
     done: int = 0
+    making_s: float = 0.0
 
 
 def _carry_out(plan: BuildPlan, run: Run, engine: Engine) -> _Made:
@@ -163,7 +211,9 @@ def _carry_out(plan: BuildPlan, run: Run, engine: Engine) -> _Made:
         if begun is None:
             return _as_it_is(out)
         run.on_step(Step.PLANNED)
+        making = time.monotonic()
         _make_shards(begun, run, engine)
+        making_s = time.monotonic() - making
         run.on_step(Step.SHARDS_FINISHED)
         manifest = finish(
             begun.plan,
@@ -175,7 +225,7 @@ def _carry_out(plan: BuildPlan, run: Run, engine: Engine) -> _Made:
             on_step=run.on_step,
             shows_progress=run.shows_progress,
         )
-    return _Made(manifest=manifest, kept=len(begun.kept), done=begun.item_count)
+    return _Made(manifest=manifest, kept=len(begun.kept), done=begun.item_count, making_s=making_s)
 
 
 def _as_it_is(out: Place) -> _Made:
@@ -190,7 +240,9 @@ def _make_shards(begun: Begun, run: Run, engine: Engine) -> None:
     total = len(plan.scan.items)
     with (
         scratch_folder(workspace, run.scratch) as folder,
-        Progress(total=total, done=total - begun.item_count, shows=run.shows_progress) as bar,
+        Progress(
+            total=total, done=total - begun.item_count, shows=run.shows_progress, verb="built"
+        ) as bar,
         spooled(workspace, plan, begun.numbers, run.scratch, bar.say),
     ):
 

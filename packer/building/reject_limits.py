@@ -16,6 +16,7 @@ from packer.workspace.rejects import (
     write_rejects,
 )
 from readers.store.place import Place
+from readers.store.schema import OBJECT_NAMES
 
 
 def stop_at(rejects: Sequence[Reject]) -> None:
@@ -48,7 +49,8 @@ def check_rejects(
     found = len(plan.scan.items) + len(plan.scan.rejects)
     count = len(rejects.items)
     if count <= reject_count_max(rejects_max, found) and count < found:
-        _check_annotations(rejects, reports, workspace, out)
+        if any(name in OBJECT_NAMES for name in plan.schema.names):
+            _check_annotations(rejects, reports, workspace, out)
         return
     write_rejects(workspace.reject_list, rejects)
     if count == found:
@@ -75,7 +77,7 @@ def check_rejects(
 def _check_annotations(
     rejects: Rejects, reports: Sequence[TaskReport], workspace: Workspace, out: Place
 ) -> None:
-    """Refuse a store of which every annotation was rejected: they were read in a wrong way."""
+    """Refuse a store of objects of which every one was rejected: they were read in a wrong way."""
     count = len(rejects.annotations) - rejects.part_count
     if not count or any(report.object_count for report in reports):
         return

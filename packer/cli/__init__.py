@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import signal
 import sys
 from typing import Any
@@ -11,6 +12,7 @@ import click
 
 from packer.errors import AmbiguousFormatError, BuildError
 from readers.store.errors import StoreError
+from readers.store.wording import did_you_mean
 
 _COMMANDS = {
     "build": "packer.cli.build",
@@ -29,6 +31,9 @@ _COMMANDS = {
     "stage": "packer.cli.stage",
     "doctor": "packer.cli.doctor",
 }
+
+_NOT_PROPOSED = ("--overwrite",)
+"""Options that nobody may take for what they meant to type: they destroy something."""
 
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
@@ -56,10 +61,26 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is asked for; where there is none, the nearest is proposed."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            # Newer versions of click propose one themselves.
+            hint = did_you_mean(args[0], _COMMANDS)
+            if not hint or "Did you mean" in error.format_message():
+                raise
+            raise click.UsageError(error.format_message() + hint, error.ctx) from error
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; an expected error becomes one message and status 1, or 2 for usage."""
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            near = [name for name in error.possibilities or () if name not in _NOT_PROPOSED]
+            raise click.NoSuchOption(error.option_name, error.message, near, error.ctx) from error
         except AmbiguousFormatError as error:
             raise click.UsageError(printable(str(error))) from error
         except (BuildError, StoreError) as error:
@@ -77,8 +98,22 @@ def printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
+def in_options(text: str) -> str:
+    """An error about arguments of Python, as one about the options of the command that runs."""
+    for param in click.get_current_context().command.params:
+        if not isinstance(param, click.Option) or not param.name:
+            continue
+        option = max(param.opts, key=len)
+        name = re.escape(param.name)
+        text = re.sub(rf"\b{name}=True\b", option, text)
+        text = re.sub(rf"\b{name}=(?=\S)", f"{option} ", text)
+        # A name of one word is a word of English as well, but at the beginning.
+        text = re.sub(rf"\b{name}\b" if "_" in param.name else rf"^{name}\b", option, text)
+    return text
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="lmdb-packer", prog_name="packer")
+@click.version_option(None, "-V", "--version", package_name="lmdb-packer", prog_name="packer")
 def cli() -> None:
     """Compile trees of images into LMDB stores for training, and look after them.
 

@@ -34,6 +34,10 @@ from readers.store.place import Place
     is_flag=True,
     help="Scan and plan, and make no shard: packer work makes them, on any nodes.",
 )
+@click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Say nothing on stderr but errors.")
+@click.option(
+    "-v", "--verbose", "is_verbose", is_flag=True, help="Say on stderr when each step is done."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def build_command(
     raw: Path,
@@ -41,6 +45,8 @@ def build_command(
     worker_count: int | None,
     scratch: Path | None,
     plan_only: bool,
+    is_quiet: bool,
+    is_verbose: bool,
     as_json: bool,
     **settings: Any,
 ) -> None:
@@ -66,6 +72,15 @@ def build_command(
         click.echo(json.dumps(planned.as_dict()) if as_json else printable(planned.summary()))
         return
     steps: list[Step] = []
+
+    def on_step(step: Step) -> None:
+        steps.append(step)
+        if is_verbose:
+            number = f" {steps.count(step):,}" if step is Step.SHARD_FINISHED else ""
+            click.echo(f"{step.value.replace('_', ' ')}{number}", err=True)
+
+    if is_quiet and is_verbose:
+        raise click.UsageError("--quiet and --verbose exclude each other.")
     try:
         report = build(
             raw,
@@ -74,8 +89,8 @@ def build_command(
             source=source,
             worker_count=worker_count,
             scratch=scratch,
-            shows_progress=True,
-            on_step=steps.append,
+            progress=not is_quiet,
+            on_step=on_step,
             **outcome,
         )
     except (KeyboardInterrupt, Terminated):

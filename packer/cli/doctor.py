@@ -22,6 +22,7 @@ from readers.machine import PREFETCH_FACTOR
     help="Samples of a batch.",
 )
 @click.option(
+    "-j",
     "--workers",
     "worker_count",
     type=click.IntRange(min=0),

@@ -49,6 +49,7 @@ def info_command(store: Place, manifest_only: bool, as_json: bool) -> None:
     help="Folder that the paths in RAW are relative to, when it is a list built with --root.",
 )
 @click.option(
+    "-j",
     "--workers",
     "worker_count",
     type=click.IntRange(min=1),

@@ -7,17 +7,21 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import click
+from click.core import ParameterSource
 
 from packer.building.begin import check_replacement
+from packer.cli import in_options
 from packer.cli.params import BYTE_SIZE, CLASS_NAMES, SPLIT_SHARES
 from packer.policies import POLICIES
 from packer.recipe import (
+    NEEDS,
     QUALITY,
     RAW_SHARE,
     ColorMode,
     Fit,
     Recipe,
     Scaling,
+    needs_text,
 )
 from packer.sources import LAYOUTS, SourceOptions
 from packer.sources.source import Task, VocOrigin
@@ -65,7 +69,7 @@ SOURCE_OPTIONS = (
         "one is 0.",
     ),
 )
-"""How RAW is read; see `source_options`."""
+"""How RAW is read; see `read_options`."""
 
 SOURCE_NAMES = ("format_name", "root", "classes", "split", "task", "label_is_index", "voc_origin")
 """What the values of `SOURCE_OPTIONS` are called."""
@@ -182,6 +186,7 @@ RECIPE_OPTIONS = (
 
 WORK_OPTIONS = (
     click.option(
+        "-j",
         "--workers",
         "worker_count",
         type=click.IntRange(min=1),
@@ -247,26 +252,24 @@ def with_options(
     return decorate
 
 
-def source_options(
-    *,
-    format_name: str,
-    root: Path | None,
-    classes: tuple[str, ...] | None,
-    split: str | None,
-    task: Any,
-    label_is_index: bool,
-    voc_origin: Any,
-) -> SourceOptions:
-    """The settings that `SOURCE_OPTIONS` give. Raises ValueError."""
-    return SourceOptions(
-        format=format_name,
-        root=root,
-        classes=classes,
-        split=split,
-        task=task,
-        label_is_index=label_is_index,
-        voc_origin=voc_origin,
-    )
+def read_options(settings: dict[str, Any]) -> tuple[SourceOptions, Recipe]:
+    """What the values of `SOURCE_OPTIONS` and `RECIPE_OPTIONS` say, of a command that has both.
+
+    Raises:
+        click.UsageError: They are out of their ranges, contradict each other or change nothing.
+    """
+    source = {name: settings[name] for name in SOURCE_NAMES}
+    recipe = {name: value for name, value in settings.items() if name not in source}
+    context = click.get_current_context()
+    for name, about in NEEDS.items():
+        is_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        # The default itself, given by hand, was meant to do something as well.
+        if is_given and not any(recipe[other] for other in about):
+            raise click.UsageError(in_options(needs_text(name, recipe[name])))
+    try:
+        return SourceOptions(format=source.pop("format_name"), **source), Recipe(**recipe)
+    except ValueError as error:
+        raise click.UsageError(in_options(str(error))) from error
 
 
 def build_settings(
@@ -279,13 +282,12 @@ def build_settings(
         out: The target.
 
     Raises:
-        click.UsageError: They contradict each other, or one is out of its range.
+        click.UsageError: They contradict each other, change nothing, or are out of their ranges.
     """
     rest = dict(settings)
     outcome = {name: rest.pop(name) for name in OUTCOME_NAMES}
+    source, recipe = read_options(rest)
     try:
-        source = source_options(**{name: rest.pop(name) for name in SOURCE_NAMES})
-        recipe = Recipe(**rest)
         reject_count_max(outcome["rejects_max"], 0)
         check_replacement(
             out,
@@ -294,5 +296,5 @@ def build_settings(
             needs_update=outcome["rehash"] or outcome["retry_rejects"],
         )
     except ValueError as error:
-        raise click.UsageError(str(error)) from error
+        raise click.UsageError(in_options(str(error))) from error
     return source, recipe, outcome

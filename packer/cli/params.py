@@ -17,6 +17,9 @@ _UNITS = {
     **{f"{p}b": 1000**n for n, p in enumerate("kmgt", 1)},
     **{f"{p}ib": 1024**n for n, p in enumerate("kmgt", 1)},
 }
+_LIST_ENDINGS = (".csv", ".json", ".list", ".lst", ".names", ".txt", ".yaml", ".yml")
+"""Of names that are meant for files of class names."""
+
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
@@ -86,7 +89,13 @@ class ClassNamesParam(_Names):
             return value
         if Path(value).is_file():
             return read_class_names(Path(value))
-        names = tuple(name.strip() for name in value.split(","))
+        if "," not in value and ("/" in value or Path(value).suffix.lower() in _LIST_ENDINGS):
+            self.fail(
+                f"{value!r}: there is no file at this path; expected a file with a class name a "
+                "line, or names with commas. Check the path, or put a comma behind a class that is "
+                "really called so"
+            )
+        names = tuple(name.strip() for name in value.removesuffix(",").split(","))
         if "" in names:
             self.fail(f"{value!r} is not a file and has an empty name; expected cat,dog or a file")
         return names

@@ -11,13 +11,11 @@ import click
 from packer.cli import printable
 from packer.cli.options import (
     RECIPE_OPTIONS,
-    SOURCE_NAMES,
     SOURCE_OPTIONS,
-    source_options,
+    read_options,
     with_options,
 )
 from packer.plan.cost import estimate_costs
-from packer.recipe import Recipe
 
 
 @click.command("plan")
@@ -31,10 +29,6 @@ def plan_command(raw: Path, out: Path | None, as_json: bool, **settings: Any) ->
     Size, time to build and speed of reading, from a sample of the images and a trial of this
     machine and of the disk that OUT would be on (default: the current folder's). Nothing is kept.
     """
-    try:
-        source = source_options(**{name: settings.pop(name) for name in SOURCE_NAMES})
-        recipe = Recipe(**settings)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
+    source, recipe = read_options(settings)
     costs = estimate_costs(raw, out, recipe, source=source)
     click.echo(json.dumps(costs.as_dict()) if as_json else printable(costs.summary()))

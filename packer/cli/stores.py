@@ -27,6 +27,7 @@ def _writes_a_store(command: Callable[..., None]) -> Callable[..., None]:
             "folder when OUT is on a network file system.",
         ),
         click.option(
+            "-j",
             "--workers",
             "worker_count",
             type=click.IntRange(min=1),

@@ -94,7 +94,7 @@ def publish_planned(
         if len(missing) > make_missing:
             raise _missing_error(workspace, out, stored, missing)
         notices: list[str] = []
-        done = 0
+        done, making = 0, time.monotonic()
         if missing:
             text = f"{_shards(stored, missing)} nobody had finished; made here"
             notices.append(text)
@@ -107,9 +107,11 @@ def publish_planned(
                 notices,
                 shows_progress=shows_progress,
             )
+        making_s = time.monotonic() - making
         on_step(Step.SHARDS_FINISHED)
+        plan = stored.as_plan(workspace)
         manifest = finish(
-            stored.as_plan(workspace),
+            plan,
             workspace,
             out,
             tasks.id,
@@ -118,14 +120,34 @@ def publish_planned(
             on_step=on_step,
         )
     kept = len(numbers) - len(missing)
-    return make_report(out, manifest, started, workers, kept=kept, done=done, notices=notices)
+    return make_report(
+        out,
+        manifest,
+        started,
+        workers,
+        kept=kept,
+        done=done,
+        making_s=making_s,
+        raw_bytes=sum(item.byte_count for item in plan.scan.items),
+        notices=notices,
+    )
 
 
 def _report(out: Path, started: float, workers: int) -> BuildReport:
     manifest = read_manifest(out)
     notices = ["the store was published already"]
     kept = len(manifest.shards)
-    return make_report(out, manifest, started, workers, kept=kept, done=0, notices=notices)
+    return make_report(
+        out,
+        manifest,
+        started,
+        workers,
+        kept=kept,
+        done=0,
+        making_s=0.0,
+        raw_bytes=0,
+        notices=notices,
+    )
 
 
 def _make(

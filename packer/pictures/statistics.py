@@ -30,6 +30,7 @@ class Tally(msgspec.Struct, kw_only=True):
         square_sums: Of their mean squares.
         original: How many raw pictures have a long side from each of `EDGES` to the next.
         stored: The same of the stored images.
+        image_sizes: (height, width) of the stored images: the first two that differ.
     """
 
     kinds: list[tuple[int, str]] = []
@@ -38,6 +39,7 @@ class Tally(msgspec.Struct, kw_only=True):
     square_sums: list[float] = []
     original: list[int] = msgspec.field(default_factory=lambda: [0] * len(EDGES))
     stored: list[int] = msgspec.field(default_factory=lambda: [0] * len(EDGES))
+    image_sizes: list[tuple[int, int]] = []
 
     def add(self, pixels: NDArray[Any], original_size: tuple[int, int]) -> None:
         """Count one more sample.
@@ -51,6 +53,8 @@ class Tally(msgspec.Struct, kw_only=True):
         height, width, channel_count = pixels.shape
         self.original[_bin(max(original_size))] += 1
         self.stored[_bin(max(height, width))] += 1
+        if len(self.image_sizes) < 2 and (height, width) not in self.image_sizes:
+            self.image_sizes.append((height, width))
         kind = (channel_count, dtype_name(pixels.dtype))
         if kind not in self.kinds:
             self.kinds.append(kind)
@@ -93,6 +97,11 @@ def statistics(tallies: Iterable[Tally]) -> dict[str, Any]:
             round(math.sqrt(max(0.0, square - mean**2)), 6)
             for mean, square in zip(means, squares, strict=True)
         ]
+    filled = [part for part in parts if any(part.stored)]
+    sizes = {size for part in filled for size in part.image_sizes}
+    # A shard that an update kept may have been made before sizes were noted.
+    if len(sizes) == 1 and all(part.image_sizes for part in filled):
+        found["image_size"] = list(*sizes)
     if parts:
         found["sizes"] = {
             "edges": list(EDGES),

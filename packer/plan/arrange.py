@@ -41,8 +41,8 @@ def arranged(scan: Scan, recipe: Recipe) -> Scan:
         recipe: The build's recipe.
 
     Raises:
-        SourceError: Nothing is left; the raw data has splits of its own already, or no label to
-            stratify by.
+        SourceError: Nothing is left; the raw data has splits of its own already, no label to
+            stratify by, or no boxes to clip.
     """
     if recipe.include or recipe.exclude:
         patterns = _Patterns(include=_pattern(recipe.include), exclude=_pattern(recipe.exclude))
@@ -51,6 +51,12 @@ def arranged(scan: Scan, recipe: Recipe) -> Scan:
         raise SourceError(
             "stratify was asked for, but the images have no label each. Leave it out: drawing by "
             "keys keeps every kind of image near its share."
+        )
+    if recipe.clip_boxes and scan.items and not any(f.name == "boxes" for f in scan.fields):
+        found = ", ".join(field.name for field in scan.fields) or "pictures alone"
+        raise SourceError(
+            f"clip_boxes was asked for, but the data, read as {scan.format}, has no boxes: it "
+            f"gives {found}. Leave it out, or check the path and --format."
         )
     if recipe.limit is not None and recipe.limit < len(scan.items):
         kept = _limited(scan.items, recipe.limit, stratify=recipe.stratify)

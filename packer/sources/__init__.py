@@ -11,6 +11,7 @@ from packer.items.raw_item import Ignored, RawItem, Reject, Scan
 from packer.sources.layouts import LAYOUTS
 from packer.sources.only_split import only_split
 from packer.sources.only_task import check_task, only_task
+from packer.sources.settings import check_taken, check_used
 from packer.sources.source import AUTO_FORMAT, Source, SourceOptions
 from packer.sources.walk import PICTURE_TYPES
 from packer.wording import readable_path
@@ -72,18 +73,13 @@ def scan_source(raw: Path, options: SourceOptions) -> Scan:
             f"{shown} is a file; format {detection.format!r} expects a folder of pictures. "
             "Give the folder that it lies in."
         )
-    if not layout.takes_root and options.root is not None:
-        others = sorted(name for name, other in LAYOUTS.items() if other.takes_root)
-        raise SourceError(
-            f"root {readable_path(os.fsencode(options.root))} was given, but the files of format "
-            f"{detection.format!r} name no pictures by path. Leave it out; those that do are "
-            f"{', '.join(others)}."
-        )
+    check_taken(detection.format, options, shown)
     check_task(detection.format, options.task, shown)
     scan = source_named(detection.format).scan(raw, options)
     if not scan.items and not scan.rejects:
         raise SourceError(nothing_found(raw))
     notes = stop_at_unread(raw, scan, options)
+    check_used(scan, options, shown)
     if options.task is not None:
         scan = only_task(scan, options.task)
     if options.split is not None:

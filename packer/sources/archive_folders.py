@@ -21,13 +21,13 @@ from packer.items.raw_item import Member, RawFile, RawItem, Scan
 from packer.raw.containers import Containers
 from packer.raw.files import RawFileError
 from packer.sources.class_folders import are_sequences, classless, names_no_class
-from packer.sources.class_names import ClassNames, class_names
+from packer.sources.class_names import ClassNames, check_any_class, class_names
 from packer.sources.container_files import ContainerFiles, split_of_path, splits_of_paths
 from packer.sources.detection.folders import folder_names, mask_folders, masks_beside
 from packer.sources.detection.found import UNREAD
 from packer.sources.detection.look import Listing, Look, shown_names
 from packer.sources.flat import BESIDE_SPLITS
-from packer.sources.imagefolder import BESIDE_CLASSES, NO_CLASSES
+from packer.sources.imagefolder import BESIDE_CLASSES, NO_CLASSES, OTHER_CLASS
 from packer.sources.masks.names import role_of
 from packer.sources.pairing import split_path, stem_of
 from packer.sources.siblings import find_parts, split_names
@@ -232,7 +232,7 @@ def pack(
     given: tuple[str, ...] | None,
     last_notes: Iterable[str] = (),
 ) -> Scan:
-    """The scan of pictures in archives; those of no given class are rejected.
+    """The scan of pictures in archives; those of no given class are ignored.
 
     Args:
         format_name: The source's name.
@@ -253,7 +253,10 @@ def pack(
     findings.notes += last_notes
     classes: ClassNames | None = None
     if layout.classes:
-        classes = class_names(map(readable_path, set(layout.classes.values())), given)
+        folders = {readable_path(name) for name in layout.classes.values()}
+        if given is not None:
+            check_any_class(found.root, given, folders)
+        classes = class_names(folders, given)
     splits = ordered_splits(layout.splits.values())
     for picture in pictures:
         if picture.key in layout.left_out:
@@ -263,13 +266,13 @@ def pack(
             class_name = readable_path(layout.classes[picture.key])
             label = classes.label(class_name)
             if label is None:
-                reason = classes.unknown_reason(class_name)
-                findings.refuse(picture.key, reason, split=layout.splits.get(picture.key))
+                findings.ignore(OTHER_CLASS, [picture.key])
                 continue
             values["label"] = label
         if splits:
             values["split"] = splits.index(layout.splits[picture.key])
         findings.items.append(picture.item(container(picture), values))
+    findings.note_ignored(OTHER_CLASS)
     names = classes.names if classes is not None else ()
     fields = [Field(name="label", kind="label", dtype="int64", names=names)] if names else []
     fields += [split_field(splits)] if splits else []

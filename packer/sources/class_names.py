@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from packer.errors import SourceError
 from packer.files.text import read_text
-from packer.wording import readable_path
+from packer.wording import names_text, readable_path
+from readers.store.wording import did_you_mean
 
 
 def read_class_names(path: Path) -> tuple[str, ...]:
@@ -68,3 +69,17 @@ def class_names(found: Iterable[str], given: tuple[str, ...] | None) -> ClassNam
     if given is not None:
         return ClassNames(given, are_given=True)
     return ClassNames(tuple(sorted(set(found))))
+
+
+def check_any_class(raw: Path, given: Sequence[str], folders: Collection[str]) -> None:
+    """See that class folders have some of the names that the user gave.
+
+    Raises:
+        SourceError: They have none.
+    """
+    if not set(given) & set(folders):
+        raise SourceError(
+            f"{readable_path(os.fsencode(raw))}: --classes names {names_text(given)}, and no class "
+            f"folder is called so; there are {names_text(sorted(folders))}."
+            f"{did_you_mean(given[0], folders)}"
+        )

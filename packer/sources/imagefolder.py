@@ -10,6 +10,7 @@ from pathlib import Path
 from packer.errors import SourceError
 from packer.items.raw_item import RawItem, Scan
 from packer.sources.class_folders import classless, names_no_class
+from packer.sources.class_names import check_any_class
 from packer.sources.siblings import find_parts, split_names
 from packer.sources.source import SourceOptions
 from packer.sources.split_labels import (
@@ -28,6 +29,7 @@ name = "imagefolder"
 
 BESIDE_CLASSES = "unlabelled: lies beside class folders"
 NO_CLASSES = "unlabelled: its split has no class folders"
+OTHER_CLASS = "of a class that --classes does not name"
 NOT_LISTED = "unlabelled: not named by the file of labels in its split"
 
 
@@ -38,11 +40,12 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     Classes are the union over the splits, sorted by bytes, so that a class that is missing from
     one split does not shift the labels of that split. An empty class folder keeps its class.
     A folder such as `images` is not a class (see `classless`): classes are the folders in it.
+    Under `options.classes` the classes are those, in that order, and pictures of others ignored.
     Pictures that lie in no class folder are ignored, by reason, and a note says so; but those of a
     split whose labels are in a text file (`val/val_annotations.txt`) get them.
 
     Raises:
-        SourceError: There are pictures, but no class folder holds any.
+        SourceError: There are pictures, but no class folder holds any, or none of those asked for.
     """
     tree = walk(raw, (LIST_EXTENSION,))
     found = tree.findings
@@ -67,16 +70,18 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
             )
         return found.as_scan(name, raw)
 
-    class_keys = sorted({path.split(b"/")[-1] for path in class_folders})
-    classes = tuple(key.decode("utf-8", "backslashreplace") for key in class_keys)
-    if len(set(classes)) < len(classes):
+    folder_keys = sorted({path.split(b"/")[-1] for path in class_folders})
+    folder_names = tuple(key.decode("utf-8", "backslashreplace") for key in folder_keys)
+    if len(set(folder_names)) < len(folder_names):
         raise SourceError(
             f"{readable_path(os.fsencode(raw))}: two class folders have the same name once it is "
             "written as UTF-8. Rename the one that is not UTF-8."
         )
+    folders = dict(zip(folder_names, folder_keys, strict=True))
+    classes, class_keys = _chosen_classes(raw, folders, options)
     labels = {key: label for label, key in enumerate(class_keys)}
     labelled_splits = {path.split(b"/")[0] for path, f in class_folders.items() if f.holds_pictures}
-    said = _labels_in_files(raw, tree, splits, labelled_splits, labels)
+    said = _labels_in_files(raw, tree, splits, labelled_splits, dict.fromkeys(folder_keys, 0))
     # One dict for all items of a class and split, which nobody changes: one each would take more
     # memory than all the rest.
     shared: dict[tuple[int, int], dict[str, int]] = {}
@@ -88,7 +93,11 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         at = class_depth - 1
         if len(parts) > at and parts[at] in passed:
             at += 1
-        label = labels.get(parts[at]) if len(parts) > at else None
+        class_key = parts[at] if len(parts) > at else None
+        label = labels.get(class_key) if class_key is not None else None
+        if label is None and class_key in folder_keys:
+            found.ignore(OTHER_CLASS, (picture.path for picture in folder.pictures))
+            continue
         if label is not None:
             values = _values(shared, split, label, has_splits=bool(splits))
             found.items += [
@@ -101,7 +110,9 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         rejected = {reject.key for reject in of_split.rejects} if of_split else ()
         for p in folder.pictures:
             class_key = of_split.class_of.get(p.path) if of_split else None
-            if class_key is not None:
+            if class_key is not None and class_key not in labels:
+                found.ignore(OTHER_CLASS, [p.path])
+            elif class_key is not None:
                 values = _values(shared, split, labels[class_key], has_splits=True)
                 found.items.append(RawItem(p.path, p.path, p.byte_count, p.mtime_ns, values))
             elif p.path not in rejected:
@@ -112,13 +123,32 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     fields = [Field(name="label", kind="label", dtype="int64", names=classes)]
     if splits:
         fields.append(split_field(split_names))
-    found.note_ignored(BESIDE_CLASSES, NO_CLASSES, NOT_LISTED)
+    found.note_ignored(BESIDE_CLASSES, NO_CLASSES, NOT_LISTED, OTHER_CLASS)
     found.notes += _class_notes(classes, class_keys, class_folders, splits)
     found.notes += _folder_notes(tops, candidates, class_folders, splits)
     found.notes += _name_notes(class_keys, passed)
     if options.format == name:
         found.notes += sibling_notes(raw, tree)
     return found.as_scan(name, raw, classes=classes, splits=split_names, fields=tuple(fields))
+
+
+def _chosen_classes(
+    raw: Path, folders: dict[str, bytes], options: SourceOptions
+) -> tuple[tuple[str, ...], list[bytes]]:
+    """The classes in the order of their labels, and the name of the folder of each.
+
+    Args:
+        raw: The raw folder.
+        folders: Class folders as they are called, by their names as text, sorted.
+        options: `classes` is used; one that has no folder keeps its number.
+
+    Raises:
+        SourceError: None of the classes asked for has a folder.
+    """
+    if options.classes is None:
+        return tuple(folders), list(folders.values())
+    check_any_class(raw, options.classes, folders)
+    return options.classes, [folders.get(name, os.fsencode(name)) for name in options.classes]
 
 
 def _candidates(

@@ -11,6 +11,9 @@ from typing import Literal
 
 LayoutKind = Literal["pictures", "annotations", "list", "archive"]
 
+SourceSetting = Literal["root", "classes", "label_is_index", "voc_origin"]
+"""A setting of `SourceOptions` that some layouts have no use for."""
+
 Finder = Literal[
     "declared",
     "json_files",
@@ -43,7 +46,9 @@ class Layout:
             "annotations" are all others.
         may_be_file: Whether one file may be given for the raw path: the list, the archive, the
             file of annotations.
-        takes_root: Whether its files name pictures by path, which may lie elsewhere (`--root`).
+        takes: Settings of how it is read that it has a use for, of those that not all have:
+            `packer.sources.settings` refuses the others. "root" where its files name pictures by
+            path, which may lie elsewhere.
         has_corners: Whether its boxes may be turned, which `--task obb` needs.
         told_by: What finds evidence for it.
         endings: Ends of the names of the files that hold it or tell it, in lower case.
@@ -65,7 +70,7 @@ class Layout:
     module: str
     kind: LayoutKind
     may_be_file: bool
-    takes_root: bool
+    takes: tuple[SourceSetting, ...]
     has_corners: bool
     told_by: tuple[Finder, ...]
     endings: tuple[str, ...]
@@ -83,7 +88,7 @@ LAYOUTS: dict[str, Layout] = {
         module="packer.sources.imagefolder",
         kind="pictures",
         may_be_file=False,
-        takes_root=False,
+        takes=("classes",),
         has_corners=False,
         told_by=("pictures",),
         endings=(),
@@ -99,7 +104,7 @@ LAYOUTS: dict[str, Layout] = {
         module="packer.sources.flat",
         kind="pictures",
         may_be_file=False,
-        takes_root=False,
+        takes=(),
         has_corners=False,
         told_by=("pictures",),
         endings=(),
@@ -115,7 +120,7 @@ LAYOUTS: dict[str, Layout] = {
         module="packer.sources.coco",
         kind="annotations",
         may_be_file=True,
-        takes_root=True,
+        takes=("root", "classes"),
         has_corners=True,
         told_by=("json_files",),
         endings=(".json",),
@@ -131,7 +136,7 @@ LAYOUTS: dict[str, Layout] = {
         module="packer.sources.voc",
         kind="annotations",
         may_be_file=False,
-        takes_root=False,
+        takes=("classes", "voc_origin"),
         has_corners=True,
         told_by=("xml_files", "folder_names"),
         endings=(".xml",),
@@ -147,7 +152,7 @@ LAYOUTS: dict[str, Layout] = {
         module="packer.sources.yolo",
         kind="annotations",
         may_be_file=True,
-        takes_root=True,
+        takes=("root", "classes"),
         has_corners=True,
         told_by=("declared", "folder_names", "sidecars"),
         endings=(".yaml", ".yml", ".data", ".txt"),
@@ -163,7 +168,7 @@ LAYOUTS: dict[str, Layout] = {
         module="packer.sources.masks.mask_pairs",
         kind="annotations",
         may_be_file=False,
-        takes_root=False,
+        takes=("classes",),
         has_corners=False,
         told_by=("texts", "folder_names", "mask_folders", "masks_beside"),
         endings=(".txt",),
@@ -184,7 +189,7 @@ LAYOUTS: dict[str, Layout] = {
         module="packer.sources.lists.csv_list",
         kind="list",
         may_be_file=True,
-        takes_root=True,
+        takes=("root", "classes", "label_is_index"),
         has_corners=False,
         told_by=("declared", "csv_lists"),
         endings=(".csv", ".tsv"),
@@ -200,7 +205,7 @@ LAYOUTS: dict[str, Layout] = {
         module="packer.sources.lists.jsonl_list",
         kind="list",
         may_be_file=True,
-        takes_root=True,
+        takes=("root", "classes", "label_is_index"),
         has_corners=False,
         told_by=("declared", "jsonl_lists"),
         endings=(".jsonl", ".ndjson", ".jsonlines"),
@@ -216,7 +221,7 @@ LAYOUTS: dict[str, Layout] = {
         module="packer.sources.lists.parquet_list",
         kind="list",
         may_be_file=True,
-        takes_root=True,
+        takes=("root", "classes", "label_is_index"),
         has_corners=False,
         told_by=("declared", "archives", "parquet_lists"),
         endings=(".parquet",),
@@ -232,7 +237,7 @@ LAYOUTS: dict[str, Layout] = {
         module="packer.sources.lists.txt_list",
         kind="list",
         may_be_file=True,
-        takes_root=True,
+        takes=("root", "classes", "label_is_index"),
         has_corners=False,
         told_by=("txt_lists",),
         endings=(".txt",),
@@ -248,7 +253,7 @@ LAYOUTS: dict[str, Layout] = {
         module="packer.sources.tar",
         kind="archive",
         may_be_file=True,
-        takes_root=False,
+        takes=("classes", "label_is_index"),
         has_corners=False,
         told_by=("archives",),
         endings=(".tar", ".tgz", ".tar.gz"),
@@ -264,7 +269,7 @@ LAYOUTS: dict[str, Layout] = {
         module="packer.sources.zip_archive",
         kind="archive",
         may_be_file=True,
-        takes_root=False,
+        takes=("classes",),
         has_corners=False,
         told_by=("archives",),
         endings=(".zip",),
@@ -280,7 +285,7 @@ LAYOUTS: dict[str, Layout] = {
         module="packer.sources.hugging_face.scan",
         kind="archive",
         may_be_file=True,
-        takes_root=True,
+        takes=("root", "classes", "label_is_index"),
         has_corners=False,
         told_by=("declared", "archives"),
         endings=(".arrow", ".parquet"),
@@ -296,7 +301,7 @@ LAYOUTS: dict[str, Layout] = {
         module="packer.sources.idx",
         kind="archive",
         may_be_file=True,
-        takes_root=False,
+        takes=("classes",),
         has_corners=False,
         told_by=("archives",),
         endings=("ubyte", "ubyte.gz"),
@@ -312,7 +317,7 @@ LAYOUTS: dict[str, Layout] = {
         module="packer.sources.cifar",
         kind="archive",
         may_be_file=True,
-        takes_root=False,
+        takes=("classes",),
         has_corners=False,
         told_by=("archives",),
         endings=(),
@@ -328,7 +333,7 @@ LAYOUTS: dict[str, Layout] = {
         module="packer.sources.masks.cityscapes",
         kind="annotations",
         may_be_file=False,
-        takes_root=False,
+        takes=("classes",),
         has_corners=False,
         told_by=("folder_names",),
         endings=(),
@@ -344,7 +349,7 @@ LAYOUTS: dict[str, Layout] = {
         module="packer.sources.cvat",
         kind="annotations",
         may_be_file=False,
-        takes_root=False,
+        takes=("classes",),
         has_corners=True,
         told_by=("xml_files",),
         endings=(".xml",),
@@ -360,7 +365,7 @@ LAYOUTS: dict[str, Layout] = {
         module="packer.sources.dota",
         kind="annotations",
         may_be_file=False,
-        takes_root=False,
+        takes=("classes",),
         has_corners=True,
         told_by=("declared", "folder_names"),
         endings=(".yaml", ".yml"),
@@ -381,7 +386,7 @@ LAYOUTS: dict[str, Layout] = {
         module="packer.sources.kitti",
         kind="annotations",
         may_be_file=False,
-        takes_root=False,
+        takes=("classes",),
         has_corners=False,
         told_by=("folder_names",),
         endings=(),
@@ -397,7 +402,7 @@ LAYOUTS: dict[str, Layout] = {
         module="packer.sources.labelme",
         kind="annotations",
         may_be_file=False,
-        takes_root=False,
+        takes=("classes",),
         has_corners=True,
         told_by=("json_files", "xml_files"),
         endings=(".json", ".xml"),
@@ -413,7 +418,7 @@ LAYOUTS: dict[str, Layout] = {
         module="packer.sources.lists.open_images",
         kind="annotations",
         may_be_file=False,
-        takes_root=False,
+        takes=("classes",),
         has_corners=False,
         told_by=("csv_lists",),
         endings=(".csv", ".tsv"),
@@ -429,7 +434,7 @@ LAYOUTS: dict[str, Layout] = {
         module="packer.sources.wider",
         kind="annotations",
         may_be_file=False,
-        takes_root=False,
+        takes=("classes",),
         has_corners=False,
         told_by=("texts",),
         endings=("_bbx_gt.txt",),

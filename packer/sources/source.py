@@ -24,7 +24,8 @@ class SourceOptions:
         root: Folder that the paths of a list or annotation file are relative to, where they are not
             found beside it.
         classes: Class names in the order of their labels. None takes those of the raw data. A class
-            of the data that is not among them is rejected, annotation by annotation.
+            of the data that is not among them is rejected, annotation by annotation; where classes
+            are folders, their pictures are left out and counted.
         split: Take this split alone, by its name in the raw data or by its meaning (train, val,
             test). None takes all.
         task: What annotations are for. "detect" takes boxes alone, "segment" masks or objects with

@@ -95,10 +95,12 @@ def compare_with_raw(
     """
     manifest = store.manifest
     recipe = _recipe_of(store)
+    # In the raw order, whatever the store's: some files can only be read forward. And that boxes
+    # are clipped says nothing of which items there are, if there were boxes or not.
+    order = dataclasses.replace(recipe, shuffle=None, clip_boxes=False)
     scan = scan_source(Path(raw), _options_of(store, root))
     comparison = RawComparison(raw=str(raw))
-    # In the raw order, whatever the store's: some files can only be read forward.
-    chosen = arranged(scan, dataclasses.replace(recipe, shuffle=None))
+    chosen = arranged(scan, order)
     schema = make_schema(chosen, recipe)
     comparison.settings.extend(_schema_differences(manifest, schema))
     comparison.notes.extend(_version_notes(manifest))
@@ -113,7 +115,9 @@ def compare_with_raw(
             if item.key not in places and item.key not in known_rejects
         )
         if not (comparison.added or comparison.removed):
-            comparison.settings.extend(_digest_differences(manifest, scan, recipe))
+            comparison.settings.extend(
+                _digest_differences(manifest, scan, dataclasses.replace(recipe, clip_boxes=False))
+            )
         on_progress(manifest.sample_count)
         return comparison
 
@@ -130,7 +134,7 @@ def compare_with_raw(
 
 def _recipe_of(store: StoreReader) -> Recipe:
     try:
-        return Recipe(**store.manifest.recipe)
+        return Recipe.of_manifest(store.manifest.recipe)
     except (TypeError, ValueError) as error:
         raise ManifestError(
             f"{store.path}: its recipe is not one of this release ({error}), so the raw data "

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from packer.advice import gray_text, python_lines, sizes_text
 from packer.report import content_sha256
 from packer.wording import NAMED_MAX, count_text, counts_text
 from readers.store.manifest import Manifest, read_manifest
@@ -58,8 +59,11 @@ def describe(path: str | Place, *, checks_files: bool = True) -> str:
         lines.append("splits: " + ", ".join(counts))
     if manifest.classes:
         lines.append(f"{count_text(len(manifest.classes), 'class')}: {_describe_classes(manifest)}")
+    lines += filter(None, (sizes_text(manifest), gray_text(manifest)))
     versions = (f"{name} {version}" for name, version in manifest.versions.items())
     lines += ["made with " + ", ".join(versions), f"content {content_sha256(manifest)}"]
+    if manifest.sample_count:
+        lines += ["", *python_lines(str(path), manifest)]
     return "\n".join(lines)
 
 

@@ -61,11 +61,13 @@ def merged_statistics(
             merged |= _channels(parts, counts)
         if all("sizes" in part for part in parts):
             merged |= _sizes([part["sizes"] for part in parts])
+        if all(part.get("image_size") == parts[0].get("image_size") for part in parts):
+            merged |= {"image_size": size} if (size := parts[0].get("image_size")) else {}
     except (TypeError, ValueError, KeyError, IndexError) as error:
         raise StoreError(
             f"the statistics of the stores are not what the format says: {error!r}. Verify each."
         ) from error
-    lost = [name for name in known if name not in merged]
+    lost = [name for name in known if name not in (*merged, "image_size")]
     return merged, [f"not all stores tell of {', '.join(lost)}, which are left out"] if lost else []
 
 

@@ -220,6 +220,8 @@ def _manifest(
     statistics: dict[str, Any] = {}
     if "class_counts" in manifest.statistics:
         statistics["class_counts"] = [labels.get(n, 0) for n in range(len(manifest.classes))]
+    if "image_size" in manifest.statistics:
+        statistics["image_size"] = manifest.statistics["image_size"]
     lost = [name for name in manifest.statistics if name not in statistics]
     left_out = manifest.sample_count - count
     objects = sum(report.object_count for report in reports)

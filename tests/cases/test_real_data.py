@@ -16,9 +16,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from packer import BuildError, Recipe, SourceOptions, build
+from readers.loader import make
 from readers.store.shapes.rle import area, decode_counts, fill
 from tests.cases.real_data import (
     CHECKS,
@@ -93,6 +95,21 @@ def test_a_set_holds_what_is_known_of_it(real, stores, expected):
     said = {fact: ours for fact, (ours, _) in real.differences.items()}
     assert {fact: ours for fact, (ours, _) in found.differences.items()} == said
     assert found.count > len(said)
+
+
+@pytest.mark.parametrize("real", READ, ids=named)
+def test_the_lines_that_a_build_prints_run_on_its_store(real, stores, monkeypatch):
+    """As they stand, but that the loop itself fills the batches: what they give last is a batch."""
+    monkeypatch.setattr(make, "loader_worker_count", lambda: 0)
+    store = stores[real.name]
+    lines = store.report.python
+    assert store.report.summary().endswith("\n".join(["", *lines]))
+    found: dict[str, Any] = {}
+    exec("\n".join(lines), found)
+    images = found["images"] if "images" in found else found["batch"]["image"]
+    assert len(images) > 0
+    is_mixed = store.dataset.schema["image"].shape[2] is None
+    assert isinstance(images, torch.Tensor) or "detection_targets" in lines[0] or is_mixed
 
 
 @pytest.mark.parametrize("refused", REFUSED, ids=named)

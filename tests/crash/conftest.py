@@ -25,7 +25,7 @@ from readers.store.reader import open_store
 
 ROOT = Path(__file__).parents[2]
 NAMES = [f"{name}/{number}.png" for name in ("ant", "bee", "cat") for number in range(4)]
-SETTINGS = ("--size", "320", "--fit", "stretch", "--shard-size", "1MiB")
+SETTINGS = ("--size", "320", "--fit", "stretch", "--shard-size", "1MiB", "--quiet")
 """A picture takes 307,200 bytes, so that three fill a shard: 12 pictures make 4 shards."""
 
 WAIT_S = 60
@@ -118,7 +118,16 @@ class Builder:
         self._mark.unlink(missing_ok=True)
         command = f"touch {self._mark}\n{command}"
         arguments = [*before, sys.executable, str(Path(__file__).with_name("at_step.py"))]
-        arguments += [step, str(turn), command, "build", str(self.raw), str(self.out), *SETTINGS]
+        arguments += [
+            step,
+            str(turn),
+            command,
+            "build",
+            str(self.raw),
+            str(self.out),
+            *SETTINGS,
+            "--quiet",
+        ]
         running = subprocess.Popen(
             [*arguments, *map(os.fspath, options)],
             stdout=subprocess.PIPE,

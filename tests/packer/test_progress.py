@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
+import threading
+import time
 
 import pytest
 
-from packer.progress import Progress
+from packer.progress import Progress, Waiting
 
 
 class Terminal(io.StringIO):
@@ -29,3 +32,34 @@ def test_a_bar_is_drawn_on_a_terminal_alone(monkeypatch, stream, shows, is_drawn
     if is_drawn:
         assert "10/10" in stream.getvalue()
         assert "images/s" in stream.getvalue()
+
+
+def test_a_log_has_a_line_now_and_then(monkeypatch):
+    """With how far the work is; nothing where nothing was asked for."""
+    log, quiet = io.StringIO(), io.StringIO()
+    for stream, shows in ((log, True), (quiet, False)):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with Progress(total=5000, done=1000, shows=shows, verb="built", interval_s=0) as bar:
+            bar.add(1000)
+    assert re.fullmatch(
+        r"built 2,000 of 5,000 images, [0-9,.]+ images/s, .* left\n", log.getvalue()
+    )
+    assert quiet.getvalue() == ""
+
+
+@pytest.mark.parametrize("stream", [Terminal(), io.StringIO()], ids=["terminal", "file"])
+def test_a_wait_without_a_count_shows_life(monkeypatch, stream):
+    """On a terminal one line, wiped at the end; in a log a line each time; then no more."""
+    monkeypatch.setattr(sys, "stderr", stream)
+    threads = threading.active_count()
+    with Waiting("scanning", shows=True, interval_s=0.01):
+        deadline = time.monotonic() + 60
+        while "scanning: " not in stream.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert threading.active_count() == threads
+    shown = stream.getvalue()
+    assert re.search(r"scanning: [0-9]+ s", shown)
+    assert shown.endswith("\r" if stream.isatty() else " s\n")
+    with Waiting("scanning", shows=False, interval_s=0):
+        pass
+    assert stream.getvalue() == shown

@@ -51,12 +51,24 @@ from packer.recipe import Recipe
         ({"size": 8, "image": "original"}, "size=8 changes the pixels, but image='original'"),
         ({"shard_bytes_max": 2**20 - 1}, r"shard_bytes_max must be at least 1048576 \(1MiB\)"),
         ({"pixels_max": 0}, "pixels_max must be at least 1; got 0"),
+        ({"fit": "crop"}, "fit='crop' is about size; give that as well, or drop the fit"),
+        ({"scaling": "exact"}, "scaling='exact' is about size or max_side; give one of them"),
+        ({"stratify": True}, "stratify=True is about splits or limit; give one of them"),
     ],
 )
 def test_a_setting_out_of_its_range_is_refused(settings, message):
     """With its name, its limits and the value given."""
     with pytest.raises(ValueError, match=f"^{message}"):
         Recipe(**settings)
+
+
+def test_the_recipe_of_an_older_store_is_taken_as_it_is():
+    """It may name a fit that never was, which changed nothing; what is not known is refused."""
+    old = {**Recipe().as_dict(), "fit": "crop", "scaling": "exact"}
+    assert Recipe.of_manifest(old) == Recipe()
+    assert Recipe.of_manifest({**old, "size": 8}) == Recipe(size=8, fit="crop", scaling="exact")
+    with pytest.raises(TypeError, match="sharpen"):
+        Recipe.of_manifest({**old, "sharpen": 1})
 
 
 def test_the_limits_themselves_are_allowed():

@@ -19,6 +19,7 @@ from packer.items.raw_item import RawFile, RawItem, Scan
 from packer.sources.dataset.images import NotAnImageError, is_mask, spool_image, spool_mask
 from packer.sources.dataset.targets import TargetError, Targets
 from packer.sources.only_task import check_task, only_task
+from packer.sources.settings import check_taken, check_used
 from packer.sources.source import SourceOptions
 from packer.wording import count_text, readable_path
 
@@ -65,7 +66,9 @@ def scan_dataset(dataset: Any, spool: Path, options: SourceOptions) -> Scan:
         SourceError: It has no samples, their form is not known, or they have nothing for
             `options.task`.
     """
-    check_task(name, options.task, type(dataset).__name__)
+    shown = type(dataset).__name__
+    check_taken(name, options, shown)
+    check_task(name, options.task, shown)
     if options.split is not None:
         raise SourceError(
             f"split {options.split!r} was asked for, but a {type(dataset).__name__} has no splits "
@@ -119,6 +122,7 @@ def scan_dataset(dataset: Any, spool: Path, options: SourceOptions) -> Scan:
             "images are taken from their files: the dataset's transform is not applied"
         )
     scan = findings.as_scan(name, root, classes=targets.classes, fields=targets.fields)
+    check_used(scan, options, shown)
     return scan if options.task is None else only_task(scan, options.task)
 
 

@@ -521,7 +521,7 @@ def test_workers_do_not_import_from_the_current_folder(tmp_path, raw, packer):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise SystemExit('the wrong one')")
     (tmp_path / "queue.py").write_text("raise SystemExit('the wrong one')")
-    done = packer("build", raw, "out.lmdb", cwd=tmp_path)
+    done = packer("build", raw, "out.lmdb", "-q", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -541,7 +541,7 @@ def test_default_workers_are_the_cores_of_this_job(tmp_path, raw, monkeypatch):
     finally:
         os.sched_setaffinity(0, allowed)
     assert report.worker_count == 1
-    assert "with 1 build workers" in report.summary()
+    assert "with 1 build worker" in report.summary()
 
 
 # --- Arguments, steps, the moment of publishing ---------------------------------------------------
@@ -549,7 +549,7 @@ def test_default_workers_are_the_cores_of_this_job(tmp_path, raw, monkeypatch):
 
 @pytest.mark.parametrize(
     "options",
-    [{"worker_count": 0}, {"on_error": "ignore"}, {"rejects_max": "many"}, {"rejects_max": -1}],
+    [{"workers": 0}, {"on_error": "ignore"}, {"rejects_max": "many"}, {"rejects_max": -1}],
 )
 def test_arguments_out_of_range_are_refused_before_any_work(tmp_path, raw, options):
     """With the argument's name and the value given."""
@@ -609,6 +609,7 @@ def test_the_lines_of_python_are_about_what_the_store_has(tmp_path, draw_tree, r
     """What training takes of it: labels, boxes and labels, or images alone."""
     labelled = build(raw, tmp_path / "labelled.lmdb", worker_count=1)
     assert "returns=('image', 'label'))" in labelled.summary()
+    assert "batch_size=12, train=True)" in labelled.summary()
     flat = build(draw_tree(tmp_path / "flat", ["1.png"]), tmp_path / "flat.lmdb", worker_count=1)
     assert f"dataset = LMDBDataset({str(tmp_path / 'flat.lmdb')!r})" in flat.summary()
     tree = draw_tree(tmp_path / "voc", ["1.png"])
@@ -617,5 +618,20 @@ def test_the_lines_of_python_are_about_what_the_store_has(tmp_path, draw_tree, r
         f"<annotation><object><name>ant</name><bndbox>{box}</bndbox></object></annotation>"
     )
     boxes = build(tree, tmp_path / "boxes.lmdb", worker_count=1)
-    assert "returns=('image', 'boxes', 'labels'))" in boxes.summary()
+    assert "images, targets = detection_targets(batch, first_label=1)" in boxes.summary()
     assert "1 class: ant 1" in boxes.summary()
+
+
+def test_settings_are_given_by_name(tmp_path, raw, contents):
+    """As on the command line; a name that is none proposes the nearest."""
+    given = build(raw, tmp_path / "a.lmdb", size=20, fit="crop", workers=1, max_rejects=0)
+    build(raw, tmp_path / "b.lmdb", Recipe(size=20, fit="crop"), worker_count=1, rejects_max=0)
+    assert contents(tmp_path / "a.lmdb") == contents(tmp_path / "b.lmdb")
+    assert given.worker_count == 1
+    with pytest.raises(TypeError, match=r"no argument 'sizes'.* Did you mean 'size'\?"):
+        build(raw, tmp_path / "c.lmdb", sizes=20)
+    with pytest.raises(ValueError, match="size and a recipe were given"):
+        build(raw, tmp_path / "c.lmdb", Recipe(), size=20)
+    with pytest.raises(ValueError, match="workers and worker_count are one setting"):
+        build(raw, tmp_path / "c.lmdb", workers=1, worker_count=1)
+    assert not (tmp_path / "c.lmdb").exists()

@@ -11,6 +11,7 @@ import resource
 import shutil
 import struct
 import subprocess
+import sys
 import termios
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import packer as packer_package
 from packer.building.build import Step, build
 from packer.cli.params import BYTE_SIZE
 from packer.errors import NoSpaceError
@@ -31,10 +33,10 @@ from tests.command import run_packer
 
 
 def test_build_prints_its_report_and_nothing_else(tmp_path, raw, packer, store, contents):
-    """The summary on stdout, with the lines that read the store; stderr is quiet in a log."""
+    """The summary on stdout, with the lines that read the store; on stderr what was decided."""
     done = packer("build", raw, tmp_path / "out.lmdb", "--workers", "1")
-    assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
+    assert (done.returncode, done.stderr.splitlines()) == (0, lines[:1])
     assert lines[0].startswith("format: imagefolder")
     assert f"{tmp_path / 'out.lmdb'}: 12 samples" in lines[1]
     assert "found 12 = 12 stored + 0 rejected + 0 ignored" in lines
@@ -46,7 +48,7 @@ def test_build_prints_its_report_and_nothing_else(tmp_path, raw, packer, store, 
 def test_build_json_is_one_document(tmp_path, raw, packer, many_shards, shards, contents):
     """Options reach the recipe; names that are no UTF-8 do not break the document."""
     done = packer(
-        *("build", raw, tmp_path / "out.lmdb", "--json"),
+        *("build", raw, tmp_path / "out.lmdb", "--json", "--quiet"),
         *("--size", "320", "--fit", "stretch", "--shard-size", "1MiB"),
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -56,6 +58,17 @@ def test_build_json_is_one_document(tmp_path, raw, packer, many_shards, shards, 
     assert report["content_sha256"] == info(shards)["content_sha256"]
     assert read_manifest(tmp_path / "out.lmdb").recipe == many_shards.as_dict()
     assert contents(tmp_path / "out.lmdb") == contents(shards)
+
+
+def test_a_build_says_as_much_as_it_is_asked_to(tmp_path, raw, packer):
+    """Nothing but errors, or each step; not both."""
+    done = packer("build", raw, tmp_path / "a.lmdb", "-q")
+    assert (done.returncode, done.stderr) == (0, "")
+    done = packer("build", raw, tmp_path / "b.lmdb", "-v")
+    assert done.returncode == 0
+    assert "the plan and its tasks are written\na shard is in place 1\n" in done.stderr
+    done = packer("build", raw, tmp_path / "c.lmdb", "-q", "-v")
+    assert done.returncode == 2
 
 
 def test_build_shows_its_progress_on_a_terminal(tmp_path, raw, packer_command):
@@ -102,7 +115,8 @@ def test_output_survives_an_encoding_that_lacks_a_letter(tmp_path, packer, draw_
     tree = draw_tree(tmp_path / "raw", ["\u732b/1.png", "b/1.png"])
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
     done = packer("build", tree, tmp_path / "out.lmdb", env=environment)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0
+    assert "pictures: b, \\u732b" in done.stderr
     assert "2 classes: b 1, \\u732b 1" in done.stdout
 
 
@@ -127,15 +141,27 @@ def test_a_reader_that_has_seen_enough_gets_no_traceback(packer_command, store):
         (["build"], "Missing argument 'RAW'"),
         (["build", "raw", "out", "--fit", "fill"], "'fill' is not one of 'short', 'long'"),
         (["build", "raw", "out", "--format", "coco3"], "'coco3' is not one of"),
-        (["build", "raw", "out", "--size", "0"], "size must be in [1, 65536) pixels; got 0"),
+        (["build", "raw", "out", "--size", "0"], "--size must be in [1, 65536) pixels; got 0"),
         (["build", "raw", "out", "--size", "8", "--image", "original"], "changes the pixels"),
-        (["build", "raw", "out", "--shard-size", "1"], "shard_bytes_max must be at least"),
+        (["build", "raw", "out", "--shard-size", "1"], "--shard-size must be at least"),
         (["build", "raw", "out", "--shard-size", "1 parsec"], "'1 parsec' is no size"),
-        (["build", "raw", "out", "--max-rejects", "few"], "rejects_max must be a count or a share"),
+        (
+            ["build", "raw", "out", "--max-rejects", "few"],
+            "--max-rejects must be a count or",
+        ),
         (["build", "raw", "out", "--workers", "0"], "0 is not in the range"),
         (["build", "raw", "out", "--scratch", "/nowhere"], "'/nowhere' does not exist"),
+        (
+            ["build", "raw", "out", "--fit", "short"],
+            "--fit 'short' is about size; give that",
+        ),
+        (["plan", "raw", "--scaling", "fast"], "is about size or --max-side; give one of them"),
+        (["build", "raw", "out", "--classes", "names.txt"], "there is no file at this path"),
+        (["subset", "a", "out", "--classes", "my/names"], "there is no file at this path"),
         (["info"], "Missing argument 'STORE'"),
         (["frobnicate"], "No such command 'frobnicate'"),
+        (["biuld"], "Did you mean 'build'"),
+        (["build", "raw", "out", "--worker", "2"], "--workers"),
     ],
 )
 def test_wrong_usage_has_status_2(arguments, said):
@@ -144,6 +170,25 @@ def test_wrong_usage_has_status_2(arguments, said):
     assert done.exit_code == 2
     assert said in done.stderr
     assert done.stdout == ""
+
+
+def test_no_option_that_destroys_something_is_proposed():
+    """Whoever mistypes another option is not sent to it."""
+    for typed in ("--overwrit", "--verwrite"):
+        done = run_packer("build", "raw", "out", typed)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert "No such option" in done.stderr
+        assert "--overwrite" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["-V"], ["--version"]])
+def test_the_version_is_told_everywhere_alike(arguments):
+    """By the command, by `python -m packer` and in Python."""
+    version = packer_package.__version__
+    assert run_packer(*arguments).stdout == f"packer, version {version}\n"
+    module = [sys.executable, "-m", "packer", *arguments]
+    done = subprocess.run(module, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == f"packer, version {version}\n"
 
 
 @pytest.mark.parametrize("arguments", [[], ["build"], ["info"], ["verify"], ["get"]])
@@ -211,10 +256,12 @@ def listing(folder: Path) -> dict[str, int]:
 
 def check_is_one_line_about(done, *words):
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("Error: ")
-    assert done.stderr.count("\n") == 1
+    # Behind what was decided before the work.
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("Error: ")
+    assert done.stderr.count("Error") == 1
     for word in words:
-        assert word in done.stderr
+        assert word in last
 
 
 def test_a_store_that_will_not_fit_is_refused_before_any_work(small_disk, large_raw, packer):

@@ -71,18 +71,6 @@ def test_a_file_is_taken_by_those_that_say_so(name, tmp_path):
 
 
 @EVERY
-def test_a_root_is_taken_by_those_that_say_so(name, tmp_path):
-    """Others would ignore it in silence; the message names those that do not."""
-    root = write_files(tmp_path, "a/1.png")
-    message = _message(root, SourceOptions(format=name, root=root))
-    refusal = (
-        f"root {root} was given, but the files of format {name!r} name no pictures by path. Leave "
-        "it out; those that do are coco, csv, hf, jsonl, parquet, txt-list, yolo."
-    )
-    assert (message == refusal) == (not LAYOUTS[name].takes_root)
-
-
-@EVERY
 def test_turned_boxes_are_known_to_those_that_say_so(name, tmp_path):
     """Data that cannot have any is refused for them before it is read."""
     message = _message(write_files(tmp_path, "a/1.png"), SourceOptions(format=name, task="obb"))

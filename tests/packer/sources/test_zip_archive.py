@@ -114,12 +114,12 @@ def test_a_split_around_everything_is_no_wrapper(tmp_path):
     assert found.splits == ("train", "test")
 
 
-def test_given_classes_decide_and_others_are_rejected(tmp_path):
-    """A folder that is none of --classes is not a class."""
+def test_given_classes_decide_and_others_are_left_out(tmp_path):
+    """A folder that is none of --classes is not a class; its pictures are counted."""
     path = write_zip(tmp_path / "z.zip", [("cat/1.jpg", b"1"), ("dog/2.jpg", b"2")])
     found = scan(path, SourceOptions(classes=("dog", "cow")))
     assert [(item.key, item.values) for item in found.items] == [(b"z/dog/2.jpg", {"label": 0})]
-    assert reasons(found) == {"z/cat/1.jpg": "class 'cat' is not one of --classes"}
+    assert found.ignored.counts == {"of a class that --classes does not name": 1}
 
 
 def test_pictures_beside_class_folders_are_counted(tmp_path):

@@ -77,10 +77,10 @@ def test_samples_that_fit_all_that_is_asked_are_copied(choice, expected, split_s
 
 
 def test_facts_about_all_samples_are_not_passed_on_as_of_some(split_store, tmp_path):
-    """The mean of the pixels was another store's; class counts are counted anew."""
+    """The mean of the pixels was another store's; classes are counted anew, and one size is one."""
     subset(split_store, tmp_path / "out", limit=3)
     manifest = read_manifest(tmp_path / "out")
-    assert manifest.statistics == {"class_counts": [2, 1]}
+    assert manifest.statistics == {"class_counts": [2, 1], "image_size": [16, 24]}
     assert (
         "channel_mean, channel_std, sizes were of all its samples, and are left out"
         in manifest.source.notes
