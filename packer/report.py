@@ -81,13 +81,16 @@ class BuildReport:
         workers = count_text(self.worker_count, "build worker")
         return f", {rate_text(self.images_per_s)} images/s with {workers}"
 
+    def _raw_text(self) -> str:
+        """What the store was made of, where this run knows it."""
+        return f"{size_text(self.raw_bytes)} of raw images -> " if self.raw_bytes else ""
+
     def summary(self) -> str:
         """What people want to see after hours of work."""
         lines = [
             *self.notes,
-            f"{self.path}: {count_text(self.sample_count, 'sample')}, "
-            f"{size_text(self.raw_bytes)} of raw images -> {size_text(self.bytes)} in "
-            f"{count_text(self.shard_count, 'shard')}",
+            f"{self.path}: {count_text(self.sample_count, 'sample')}, {self._raw_text()}"
+            f"{size_text(self.bytes)} in {count_text(self.shard_count, 'shard')}",
             f"found {self.found_count:,} = {self.sample_count:,} stored + {self.reject_count:,} "
             f"rejected + {self.ignored_count:,} ignored",
         ]
