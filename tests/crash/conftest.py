@@ -82,10 +82,15 @@ def wait_until(condition: Callable[[], Any], what: str) -> None:
 
 
 class Ended:
-    """How a `packer build` ended: exit status, what it said, and seconds since it was disturbed."""
+    """How a `packer build` ended: exit status, what it said, and seconds since it was disturbed.
+
+    Of what it said on stderr, `errors` is all but what it decided before the work.
+    """
 
     def __init__(self, status: int, said: str, errors: str, mark: Path) -> None:
-        self.status, self.said, self.errors = status, said, errors
+        self.status, self.said = status, said
+        lines = errors.splitlines(keepends=True)
+        self.errors = "".join(line for line in lines if not line.startswith("format: "))
         self.delay_s = time.time() - mark.stat().st_mtime if mark.exists() else None
 
 
@@ -118,7 +123,15 @@ class Builder:
         self._mark.unlink(missing_ok=True)
         command = f"touch {self._mark}\n{command}"
         arguments = [*before, sys.executable, str(Path(__file__).with_name("at_step.py"))]
-        arguments += [step, str(turn), command, "build", str(self.raw), str(self.out), *SETTINGS]
+        arguments += [
+            step,
+            str(turn),
+            command,
+            "build",
+            str(self.raw),
+            str(self.out),
+            *SETTINGS,
+        ]
         running = subprocess.Popen(
             [*arguments, *map(os.fspath, options)],
             stdout=subprocess.PIPE,

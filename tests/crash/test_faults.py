@@ -228,7 +228,7 @@ def test_a_read_only_mount_is_told(builder, whole, mounting, check_one_line, pla
 def test_a_second_build_is_told_host_and_process_of_the_first(builder, whole, tmp_path):
     """It ends with one line, and the first goes on undisturbed."""
     second = [sys.executable, str(Path(__file__).with_name("at_step.py")), "", "1", ""]
-    second += ["build", str(builder.raw), str(builder.out)]
+    second += ["build", str(builder.raw), str(builder.out), "-q"]
     command = f"{shlex.join(second)} 2> {tmp_path}/errors || echo $? $DRIVER > {tmp_path}/status"
     done = builder.run(step="PLANNED", command=command)
     assert (done.status, done.errors) == (0, "")

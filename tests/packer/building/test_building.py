@@ -521,7 +521,7 @@ def test_workers_do_not_import_from_the_current_folder(tmp_path, raw, packer):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise SystemExit('the wrong one')")
     (tmp_path / "queue.py").write_text("raise SystemExit('the wrong one')")
-    done = packer("build", raw, "out.lmdb", cwd=tmp_path)
+    done = packer("build", raw, "out.lmdb", "-q", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -515,7 +515,7 @@ def test_a_signal_ends_a_build_and_all_its_workers(
 ):
     """Within two seconds, with the status that shells know, a word on what is kept, no orphans."""
     out = tmp_path / "out.lmdb"
-    arguments = ("build", slow_raw, out, "--size", "8", "--fit", "stretch", "--workers", "2")
+    arguments = ("build", slow_raw, out, "--size", "8", "--fit", "stretch", "--workers", "2", "-q")
     running = start(packer_command, *arguments)
     shard = Workspace.of(out).scratch / "shard-00000.lmdb"
     wait_until(lambda: shard.exists() or running.poll() is not None, "the first shard")
@@ -547,7 +547,7 @@ def test_a_build_killed_at_any_moment_can_be_finished(
     running.communicate(timeout=20)
     wait_until(lambda: not processes_with(str(out)), "the workers to end")
     if running.returncode == -signal.SIGKILL and not out.exists():
-        done = packer("build", raw, out, *settings)
+        done = packer("build", raw, out, *settings, "-q")
         assert (done.returncode, done.stderr) == (0, "")
     elif Workspace.of(out).folder.exists():
         build(raw, out, many_shards)
