@@ -15,6 +15,7 @@ from packer.sources.settings import check_taken, check_used
 from packer.sources.source import AUTO_FORMAT, Source, SourceOptions
 from packer.sources.walk import PICTURE_TYPES
 from packer.wording import readable_path
+from readers.store.layout import MANIFEST_NAME
 from readers.store.wording import did_you_mean
 
 __all__ = [
@@ -61,6 +62,11 @@ def scan_source(raw: Path, options: SourceOptions) -> Scan:
             f"{shown}: {error.strerror}; expected a folder of pictures ({PICTURE_TYPES}) "
             "or a file of annotations. Check the path."
         ) from error
+    if (raw / MANIFEST_NAME).is_file() and any(raw.glob("shard-*.lmdb")):
+        raise SourceError(
+            f"{shown}: this is a store, which a build makes, and not raw data. Are RAW and OUT "
+            "swapped? `packer merge` and `packer subset` make stores of stores."
+        )
     if options.root is not None and not options.root.is_dir():
         raise SourceError(
             f"root {readable_path(os.fsencode(options.root))}: there is no folder at this path; "

@@ -25,7 +25,7 @@ from readers.store.reader import open_store
 
 ROOT = Path(__file__).parents[2]
 NAMES = [f"{name}/{number}.png" for name in ("ant", "bee", "cat") for number in range(4)]
-SETTINGS = ("--size", "320", "--fit", "stretch", "--shard-size", "1MiB", "--quiet")
+SETTINGS = ("--size", "320", "--fit", "stretch", "--shard-size", "1MiB")
 """A picture takes 307,200 bytes, so that three fill a shard: 12 pictures make 4 shards."""
 
 WAIT_S = 60
@@ -82,10 +82,15 @@ def wait_until(condition: Callable[[], Any], what: str) -> None:
 
 
 class Ended:
-    """How a `packer build` ended: exit status, what it said, and seconds since it was disturbed."""
+    """How a `packer build` ended: exit status, what it said, and seconds since it was disturbed.
+
+    Of what it said on stderr, `errors` is all but what it decided before the work.
+    """
 
     def __init__(self, status: int, said: str, errors: str, mark: Path) -> None:
-        self.status, self.said, self.errors = status, said, errors
+        self.status, self.said = status, said
+        lines = errors.splitlines(keepends=True)
+        self.errors = "".join(line for line in lines if not line.startswith("format: "))
         self.delay_s = time.time() - mark.stat().st_mtime if mark.exists() else None
 
 
@@ -126,7 +131,6 @@ class Builder:
             str(self.raw),
             str(self.out),
             *SETTINGS,
-            "--quiet",
         ]
         running = subprocess.Popen(
             [*arguments, *map(os.fspath, options)],

@@ -97,6 +97,15 @@ def test_build_says_in_one_line_what_is_in_the_way(tmp_path, raw, packer, store)
     assert done.stderr.count("\n") == 1
 
 
+def test_a_store_given_as_raw_data_is_told(tmp_path, raw, store):
+    """Before anything is written; the arguments are swapped, as likely as not."""
+    done = run_packer("build", store, tmp_path / "out.lmdb")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert f"{store}: this is a store" in done.stderr
+    assert "swapped?" in done.stderr
+    assert not (tmp_path / "out.lmdb").exists()
+
+
 def test_build_names_rejects_and_fails(tmp_path, packer, draw_tree):
     """Each with its reason; a name that no terminal can show is written with escapes."""
     tree = draw_tree(tmp_path / "raw", ["1.png"])
