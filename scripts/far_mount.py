@@ -156,14 +156,23 @@ class FarMount:
         return found
 
 
+def _has_library() -> bool:
+    return any(ctypes.util.find_library(name) for name in ("fuse3", "fuse"))
+
+
 def why_not() -> str | None:
-    """What this machine lacks for a far file system, or None."""
+    """What this machine lacks for a far file system, or None; libfuse is installed by root."""
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
         return "no access to /dev/fuse"
     if importlib.util.find_spec("mfusepy") is None:
         return "the Python package mfusepy is not installed"
-    if not (ctypes.util.find_library("fuse3") or ctypes.util.find_library("fuse")):
-        return "libfuse is not installed (Debian: libfuse3-3)"
+    if not _has_library():
+        program = Path(__file__).with_name("debian_packages.py")
+        done = subprocess.run(
+            [sys.executable, program, "fuse3"], stdout=subprocess.PIPE, text=True, check=False
+        )
+        if done.returncode or not _has_library():
+            return f"libfuse is missing; {done.stdout.strip()}"
     if os.geteuid() and shutil.which("fusermount3") is None and shutil.which("fusermount") is None:
         return "neither root nor fusermount3 (Debian: fuse3) is there to mount"
     return None

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import fcntl
 import os
 import secrets
 import shutil
@@ -28,7 +27,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 PACKAGES = ("munge", "slurmctld", "slurmd", "slurm-client")
@@ -271,43 +270,12 @@ def install() -> None:
     missing = [name for name in PROGRAMS if shutil.which(name, path=SEARCHED) is None]
     if not missing:
         return
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise lacking(
-            f"{', '.join(missing)} of Slurm are missing; install {' '.join(PACKAGES)}, or run this "
-            "as root on Debian"
-        )
-    with _no_services():
-        for command in (
-            ["apt-get", "-o", "DPkg::Lock::Timeout=300", "update", "-q"],
-            [
-                *("apt-get", "-o", "DPkg::Lock::Timeout=300", "install", "-q", "-y"),
-                *("--no-install-recommends", *PACKAGES),
-            ],
-        ):
-            done = subprocess.run(
-                command,
-                env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-                stdin=subprocess.DEVNULL,
-                stdout=sys.stderr,
-                check=False,
-            )
-            if done.returncode:
-                raise lacking(f"{' '.join(command[:1])} could not install {' '.join(PACKAGES)}")
-
-
-@contextlib.contextmanager
-def _no_services() -> Iterator[None]:
-    """Keep packages from starting services of their own while they are installed."""
-    policy = Path("/usr/sbin/policy-rc.d")
-    if policy.exists():
-        yield
-        return
-    policy.write_text("#!/bin/sh\nexit 101\n")
-    policy.chmod(0o755)
-    try:
-        yield
-    finally:
-        policy.unlink()
+    program = Path(__file__).with_name("debian_packages.py")
+    done = subprocess.run(
+        [sys.executable, program, *PACKAGES], stdout=subprocess.PIPE, text=True, check=False
+    )
+    if done.returncode:
+        raise lacking(f"{', '.join(missing)} of Slurm are missing; {done.stdout.strip()}")
 
 
 def main() -> None:
@@ -323,9 +291,7 @@ def main() -> None:
     cluster = Cluster(options.folder)
     if options.action == "up":
         cluster.folder.mkdir(parents=True, exist_ok=True)
-        with open(Path(f"/tmp/slurm-dev-install-{os.getuid()}.lock"), "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # One installation at a time.
-            install()
+        install()
         if not cluster.conf.exists():
             cluster.configure(count=options.nodes, cpus=options.cpus, port=options.port)
         cluster.start()
