@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 from packer.building.account import make_manifest
 from packer.building.reject_limits import check_rejects, stop_at
 from packer.building.spooling import check_spool_space, spooled
-from packer.building.update import plan_update, seed_workspace, update_cache_bytes
+from packer.building.update import plan_update, seed_workspace, update_cache_parts
 from packer.engines.engine import Engine
 from packer.engines.local import LocalEngine
 from packer.errors import BuildError, NoSpaceError, TargetExistsError
@@ -278,8 +278,8 @@ def _carry_out(plan: BuildPlan, run: _Run, engine: Engine) -> _Made:
         run.on_step(Step.SHARDS_FINISHED)
         reports, rejects = _collect(begun.plan, run)
         manifest = make_manifest(begun.plan, reports, rejects)
-        files = {
-            UPDATE_CACHE_NAME: update_cache_bytes(begun.plan, reports),
+        files: dict[str, bytes | Iterable[bytes]] = {
+            UPDATE_CACHE_NAME: update_cache_parts(begun.plan, reports),
             REJECTS_NAME: reject_list_bytes(rejects),
         }
         publish(workspace, out, manifest, files, run.on_step)
@@ -310,16 +310,17 @@ def _begin(plan: BuildPlan, run: _Run) -> _Begun | None:
             workspace.remove_unless_begun()
             return None
         plan, stays = found.plan, found.kept
-    tasks = [plan.scan.items[first:end] for first, end in plan.cuts]
+    # One at a time: the items of all tasks at once would take more memory than all the rest.
+    tasks = (plan.scan.items[first:end] for first, end in plan.cuts)
     if goes_on(workspace, plan.facts(), out, overwrite=run.overwrite):
         # They are not synced one by one, so a power cut may have emptied some.
         workspace.write_tasks(tasks)
     else:
-        _check_space(plan, run, [number for number in range(len(tasks)) if number not in stays])
+        _check_space(plan, run, [number for number in range(len(plan.cuts)) if number not in stays])
         workspace.begin(tasks, plan.facts())
         seed_workspace(workspace, out, stays)
     workspace.write_task_plan(_task_plan(plan, run))
-    reports = ((number, workspace.read_report(number)) for number in range(len(tasks)))
+    reports = ((number, workspace.read_report(number)) for number in range(len(plan.cuts)))
     kept = {number for number, report in reports if report is not None and not report.may_pass}
     return _Begun(plan=plan, kept=kept)
 

@@ -122,7 +122,7 @@ class Workspace:
             return None
         return facts if isinstance(facts, dict) else None
 
-    def begin(self, parts: Sequence[Sequence[RawItem]], facts: dict[str, Any]) -> None:
+    def begin(self, parts: Iterable[Sequence[RawItem]], facts: dict[str, Any]) -> None:
         """Begin a build: everything of an earlier one goes."""
         # First what says that one had begun: killed on the way, nothing of it is taken up again.
         for path in (self.folder / "plan.json", self.folder / MANIFEST_NAME, self.reject_list):

@@ -7,7 +7,7 @@ import errno
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from packer.errors import TargetExistsError
@@ -72,7 +72,7 @@ def publish(
     workspace: Workspace,
     out: Path,
     manifest: Manifest,
-    files: Mapping[str, bytes],
+    files: Mapping[str, bytes | Iterable[bytes]],
     on_step: OnStep = untold,
 ) -> None:
     """Make a store of the finished shards of a workspace, and remove the workspace.
@@ -85,7 +85,8 @@ def publish(
         workspace: Of the store at `out`, with all shards in place.
         out: The target; what `check_target` allows may be there.
         manifest: The store's manifest.
-        files: What else lies in the store, by name: the reject list, the update cache.
+        files: What else lies in the store, by name, whole or in parts: the reject list, the update
+            cache.
         on_step: Told of each step as it is done.
     """
     workspace.keep_only({shard.file for shard in manifest.shards})
