@@ -283,9 +283,7 @@ def _name_notes(class_keys: list[bytes], passed: frozenset[bytes]) -> list[str]:
 
 def sibling_notes(raw: Path, tree: Tree) -> list[str]:
     """What else folders may be that a user asked to take for classes, or to pack as they are."""
-    folders = {
-        path: [p.path.rpartition(b"/")[2] for p in f.pictures] for path, f in tree.folders.items()
-    }
+    folders = {path: folder.pictures.names for path, folder in tree.folders.items()}
     parts = find_parts(os.fsencode(raw), folders)
     if parts is not None:
         return [f"{parts.text}: each is a sample of its own, as asked for"]

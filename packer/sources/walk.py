@@ -6,17 +6,18 @@ import errno
 import os
 import stat
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple, overload
 
 from packer.errors import SourceError
 from packer.items.file_table import FileTable
 from packer.items.findings import Findings
 from packer.items.raw_item import Ignored
 from packer.sources.listing import FolderLister, Status
+from packer.sources.pictures import Picture as Picture  # Which sources know as the walk's.
+from packer.sources.pictures import Pictures
 from packer.wording import readable_path
 
 # Content decides the decoder, not the name. HEIC and JPEG XL are pictures too, although not every
@@ -40,55 +41,6 @@ _AT_ONCE = 4096
 """Pictures of a folder that are moved into the table at a time."""
 
 LINK_LOOP = "link to a folder that holds it"
-
-
-class Picture(NamedTuple):
-    """A file that is named like a picture: path relative to the raw folder, bytes, nanoseconds."""
-
-    path: bytes
-    byte_count: int
-    mtime_ns: int
-
-
-class Pictures(Sequence[Picture]):
-    """The pictures of one folder, made when they are asked for; those of a tree share one table.
-
-    Attributes:
-        table: The files of the whole tree.
-        first: Row of the first.
-        end: Row behind the last.
-    """
-
-    __slots__ = ("_folder", "end", "first", "table")
-
-    def __init__(self, table: FileTable, folder: bytes, first: int, end: int) -> None:
-        self.table = table
-        self._folder = folder + b"/" if folder else b""
-        self.first = first
-        self.end = end
-
-    def __len__(self) -> int:
-        return self.end - self.first
-
-    @overload
-    def __getitem__(self, at: int) -> Picture: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[Picture]: ...
-    def __getitem__(self, at: int | slice) -> Picture | list[Picture]:
-        if isinstance(at, slice):
-            return [self[position] for position in range(len(self))[at]]
-        name, *rest = self.table.file(range(self.first, self.end)[at])
-        return Picture(self._folder + name, *rest)
-
-    def __iter__(self) -> Iterator[Picture]:
-        folder = self._folder
-        for name, byte_count, mtime_ns in self.table.files(self.first, self.end):
-            yield Picture(folder + name, byte_count, mtime_ns)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(slots=True)

@@ -15,9 +15,10 @@ from packer.sources.layouts import LAYOUTS
 from packer.sources.masks.names import role_of, stems_of_mask
 from packer.sources.masks.nnunet import case_of, channel_problem
 from packer.sources.pairing import PictureIndex, composed, stem_of
+from packer.sources.pictures import Pictures
 from packer.sources.siblings import hold_photographs
 from packer.sources.sidecars import pair_files
-from packer.sources.walk import Folder, Pictures, Tree, walk
+from packer.sources.walk import Folder, Tree, walk
 from packer.wording import count_text, readable_path
 
 
