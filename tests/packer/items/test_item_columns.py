@@ -89,7 +89,8 @@ def test_a_file_takes_few_bytes_beside_its_name():
     try:
         items = FileItems(FileTable())
         for first in range(0, count, 1000):
-            items._table.add(names[first : first + 1000], [5] * 1000, [first] * 1000)
+            numbers = range(2**40 + first, 2**40 + first + 1000)
+            items._table.add(names[first : first + 1000], numbers, numbers)
             items.add(b"%d" % first, first, first + 1000, CATS)
         in_table = tracemalloc.get_traced_memory()[0] / count
         chosen = ChosenItems(items, np.arange(count), np.zeros(count, np.int32), [DOGS])
