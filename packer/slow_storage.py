@@ -14,7 +14,10 @@ _SLOW_S = 0.001
 """The mean time from which threads pay: handing one call over takes 0.05 ms."""
 
 _WEIGHT = 0.2
-"""Of the newest call in that mean, so that one slow call among quick ones starts no threads."""
+_COUNTED_S_MAX = 0.8 * _SLOW_S / _WEIGHT
+"""Of the newest call in that mean, and what it counts at most, so that one slow call among quick
+ones starts no threads: on a busy machine any call may lose the processor for tens of
+milliseconds."""
 
 
 class Pace:
@@ -25,7 +28,7 @@ class Pace:
 
     def add(self, seconds: float) -> None:
         """Count one more call."""
-        self._mean_s += _WEIGHT * (seconds - self._mean_s)
+        self._mean_s += _WEIGHT * (min(seconds, _COUNTED_S_MAX) - self._mean_s)
 
     @property
     def is_slow(self) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from packer.building.account import make_manifest
 from packer.building.reject_limits import check_rejects, stop_at
-from packer.building.update import update_cache_bytes
+from packer.building.update import update_cache_parts
 from packer.plan.shards import BuildPlan
 from packer.workspace.folder import TaskReport, Workspace
 from packer.workspace.publish import publish
@@ -51,8 +52,8 @@ def finish(
         stop_at([*rejects.items, *rejects.annotations])
     check_rejects(rejects, plan, reports, workspace, out, rejects_max)
     manifest = make_manifest(plan, reports, rejects)
-    files = {
-        UPDATE_CACHE_NAME: update_cache_bytes(plan, reports),
+    files: dict[str, bytes | Iterable[bytes]] = {
+        UPDATE_CACHE_NAME: update_cache_parts(plan, reports),
         REJECTS_NAME: reject_list_bytes(rejects),
     }
     publish(workspace, out, manifest, files, on_step, shows_progress)

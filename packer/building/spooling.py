@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from packer.errors import BuildError, NoSpaceError
 from packer.files.sizes import picture_bytes_max
+from packer.items.item_columns import are_plain_files
 from packer.items.raw_item import RawItem
 from packer.plan.estimate import store_bytes
 from packer.plan.shards import BuildPlan
@@ -107,6 +108,8 @@ def check_forward(plan: BuildPlan) -> None:
 
 def _jumped_files(plan: BuildPlan, numbers: Sequence[int]) -> dict[bytes, list[int]]:
     """Positions of the items of each file that can only be read forward, and is not."""
+    if are_plain_files(plan.scan.items):
+        return {}
     root = os.path.abspath(plan.scan.root)
     found: dict[bytes, list[int]] = {}
     is_forward: dict[bytes, bool] = {}

@@ -158,22 +158,36 @@ def seed_workspace(
         workspace.write_report(number, report, plan_id=plan_id)
 
 
-def update_cache_bytes(plan: BuildPlan, reports: Sequence[TaskReport]) -> bytes:
-    """What the next update needs, as a store keeps it beside its shards."""
-    shards = []
+def update_cache_parts(plan: BuildPlan, reports: Sequence[TaskReport]) -> Iterator[bytes]:
+    """What the next update needs, as a store keeps it beside its shards: an `UpdateCache`.
+
+    One shard after the other. The whole, of a hundred million items, takes 10 GB.
+    """
+    encode = msgspec.msgpack.Encoder().encode
+    empty = encode(UpdateCache(_CACHE_VERSION, _settings(plan), []))
+    no_shards = encode([])
+    assert empty.endswith(no_shards)
+    yield empty.removesuffix(no_shards) + array_start(len(plan.cuts))
     for (first, end), report in zip(plan.cuts, reports, strict=True):
         items = plan.scan.items[first:end]
-        shards.append(
+        yield encode(
             ShardSources(
                 keys=[item.key for item in items],
-                facts=b"".join(_facts_of(item) for item in items),
-                sizes=[_size_of(item) for item in items],
-                times=[_time_of(item) for item in items],
+                facts=b"".join(map(_facts_of, items)),
+                sizes=list(map(_size_of, items)),
+                times=list(map(_time_of, items)),
                 report=report,
             )
         )
-    cache = UpdateCache(_CACHE_VERSION, _settings(plan), shards)
-    return msgspec.msgpack.encode(cache)
+
+
+def array_start(count: int) -> bytes:
+    """How MessagePack begins an array."""
+    if count < 16:
+        return bytes([0x90 + count])
+    if count < 2**16:
+        return b"\xdc" + count.to_bytes(2, "big")
+    return b"\xdd" + count.to_bytes(4, "big")
 
 
 def _read_cache(out: Path) -> UpdateCache | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -108,6 +108,7 @@ class Findings:
         name: str,
         root: Path,
         *,
+        items: Sequence[RawItem] | None = None,
         classes: tuple[str, ...] = (),
         splits: tuple[str, ...] = (),
         fields: tuple[Field, ...] = (),
@@ -118,6 +119,7 @@ class Findings:
         Args:
             name: The source's name.
             root: Folder that the items' paths are relative to.
+            items: They, where the source has not gathered them here.
             classes: Names of the classes; see `Scan`.
             splits: Names of the splits.
             fields: What the store holds beside key and image.
@@ -126,7 +128,7 @@ class Findings:
         return Scan(
             format=name,
             root=root,
-            items=self.items,
+            items=self.items if items is None else items,
             classes=classes,
             splits=splits,
             fields=fields,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -165,7 +166,8 @@ class Scan:
     Attributes:
         format: Name of the source.
         root: Folder that the items' paths are relative to.
-        items: In the order of the store.
+        items: In the order of the store; a list, or made when asked for: see
+            `packer.items.item_columns`.
         classes: Class names; a label is a position in it. Empty without labels.
         splits: Split names as the raw data has them; a `split` value is a position in it.
         fields: What the store holds beside key, image, original_size and transform.
@@ -182,7 +184,7 @@ class Scan:
 
     format: str
     root: Path
-    items: list[RawItem]
+    items: Sequence[RawItem]
     classes: tuple[str, ...] = ()
     splits: tuple[str, ...] = ()
     fields: tuple[Field, ...] = ()

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections import defaultdict
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from typing import Any
 
-import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from packer.errors import SourceError
+from packer.items.item_columns import ChosenItems, ItemsWithSplits
 from packer.items.raw_item import Ignored, RawItem, Reject, Scan
 from packer.pictures.forms import drawn
 from packer.recipe import Recipe
@@ -46,7 +48,8 @@ def arranged(scan: Scan, recipe: Recipe) -> Scan:
     """
     if recipe.include or recipe.exclude:
         patterns = _Patterns(include=_pattern(recipe.include), exclude=_pattern(recipe.exclude))
-        scan = _chosen(scan, patterns.of_item, patterns.of_reject)
+        reasons = (patterns.of_item(item.key) for item in scan.items)
+        scan = _chosen(scan, reasons, patterns.of_reject)
     if recipe.stratify and not any(f.name == "label" and f.is_scalar for f in scan.fields):
         raise SourceError(
             "stratify was asked for, but the images have no label each. Leave it out: drawing by "
@@ -60,14 +63,12 @@ def arranged(scan: Scan, recipe: Recipe) -> Scan:
         )
     if recipe.limit is not None and recipe.limit < len(scan.items):
         kept = _limited(scan.items, recipe.limit, stratify=recipe.stratify)
-        scan = _chosen(scan, lambda key: None if key in kept else OVER_LIMIT, lambda reject: None)
+        scan = _chosen(scan, (None if keeps else OVER_LIMIT for keeps in kept), lambda reject: None)
     if recipe.splits:
         scan = _split(scan, recipe.splits, stratify=recipe.stratify)
     if recipe.shuffle is not None:
-        purpose = b"shuffle %d" % recipe.shuffle
-        # The key itself settles what two equal draws would leave open.
-        items = sorted(scan.items, key=lambda item: (drawn(purpose, item.key), item.key))
-        scan = dataclasses.replace(scan, items=items)
+        order = _drawn_order(scan.items, _draws(scan.items, b"shuffle %d" % recipe.shuffle))
+        scan = dataclasses.replace(scan, items=ChosenItems(scan.items, order))
     return scan
 
 
@@ -119,24 +120,30 @@ def _pattern(globs: Sequence[str]) -> re.Pattern[str] | None:
 
 def _chosen(
     scan: Scan,
-    reason: Callable[[bytes], str | None],
+    reasons: Iterable[str | None],
     reject_reason: Callable[[Reject], str | None],
 ) -> Scan:
     """The items and rejects for which there is no reason to leave them out.
 
     Rejected annotations go with their item.
+
+    Args:
+        scan: What there is.
+        reasons: Why each of its items is left out, or None.
+        reject_reason: Why a reject is left out, or None.
     """
     ignored = Ignored(
         dict(scan.ignored.counts), {k: list(v) for k, v in scan.ignored.examples.items()}
     )
-    items = []
+    kept = array("q")
+    annotated = {reject.key for reject in scan.annotation_rejects}
     left_out: set[bytes] = set()
-    for item in scan.items:
-        why = reason(item.key)
+    for at, (item, why) in enumerate(zip(scan.items, reasons, strict=True)):
         if why is None:
-            items.append(item)
+            kept.append(at)
         else:
-            left_out.add(item.key)
+            if item.key in annotated:
+                left_out.add(item.key)
             ignored.add(why, readable_path(item.path))
     rejects = []
     for reject in scan.rejects:
@@ -145,7 +152,7 @@ def _chosen(
             rejects.append(reject)
         else:
             ignored.add(why, reject.path)
-    if scan.items and not items:
+    if scan.items and not kept:
         raise SourceError(
             f"{scan.root}: none of {len(scan.items):,} images is left. Patterns of --include and "
             "--exclude are held against the whole path below the raw folder, such as 'train/*'."
@@ -156,28 +163,53 @@ def _chosen(
         if reject.key not in left_out and reject_reason(reject) is None
     ]
     return dataclasses.replace(
-        scan, items=items, rejects=rejects, annotation_rejects=annotations, ignored=ignored
+        scan,
+        items=ChosenItems(scan.items, np.array(kept, np.int64)),
+        rejects=rejects,
+        annotation_rejects=annotations,
+        ignored=ignored,
     )
 
 
-def _limited(items: Iterable[RawItem], limit: int, *, stratify: bool) -> set[bytes]:
-    """Keys of the `limit` items that are drawn first, of each class its share if stratified."""
-    groups = _by_class(items) if stratify else {0: [item.key for item in items]}
-    ranked = []
-    for keys in groups.values():
-        keys.sort(key=lambda key: (drawn(b"limit", key), key))
+def _limited(items: Sequence[RawItem], limit: int, *, stratify: bool) -> NDArray[np.bool_]:
+    """Whether each item is among the `limit` that are drawn first, of each class its share."""
+    order = _drawn_order(items, _draws(items, b"limit"))
+    if stratify:
         # Place in the class, in the middle of its step: classes take turns by their shares.
-        count = len(keys)
-        ranked += [((at + 0.5) / count, drawn(b"limit", key), key) for at, key in enumerate(keys)]
-    ranked.sort()
-    return {key for _, _, key in ranked[:limit]}
+        order = order[np.argsort(_places_in_class(items, order), kind="stable")]
+    kept = np.zeros(len(items), np.bool_)
+    kept[order[:limit]] = True
+    return kept
 
 
-def _by_class(items: Iterable[RawItem]) -> dict[Any, list[bytes]]:
-    groups: dict[Any, list[bytes]] = defaultdict(list)
-    for item in items:
-        groups[item.values["label"]].append(item.key)
-    return groups
+def _draws(items: Sequence[RawItem], purpose: bytes) -> NDArray[np.float64]:
+    """A number in [0, 1) for each item, which follows from its key."""
+    return np.fromiter((drawn(purpose, item.key) for item in items), np.float64, len(items))
+
+
+def _drawn_order(items: Sequence[RawItem], draws: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Positions of the items by what was drawn for them."""
+    order = np.argsort(draws, kind="stable")
+    ranked = draws[order]
+    # The key itself settles what two equal draws would leave open.
+    for draw in np.unique(ranked[1:][ranked[1:] == ranked[:-1]]):
+        tied = slice(*(int(np.searchsorted(ranked, draw, side)) for side in ("left", "right")))
+        order[tied] = sorted(order[tied].tolist(), key=lambda at: items[at].key)
+    return order
+
+
+def _places_in_class(items: Sequence[RawItem], order: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Of each position in an order the item's place in its class, in [0, 1): middles of steps."""
+    numbers: dict[Any, int] = {}
+    labels = (numbers.setdefault(item.values["label"], len(numbers)) for item in items)
+    classes = np.fromiter(labels, np.int64, len(items))[order]
+    counts = np.bincount(classes)
+    by_class = np.argsort(classes, kind="stable")
+    firsts = np.cumsum(counts) - counts
+    ranks = np.empty(len(items), np.int64)
+    ranks[by_class] = np.arange(len(items)) - np.repeat(firsts, counts)
+    places: NDArray[np.float64] = (ranks + 0.5) / counts[classes]
+    return places
 
 
 def _split(scan: Scan, splits: Sequence[tuple[str, float]], *, stratify: bool) -> Scan:
@@ -189,26 +221,22 @@ def _split(scan: Scan, splits: Sequence[tuple[str, float]], *, stratify: bool) -
             f"Leave "
             "--splits out, or take one of them with --split and split that."
         )
-    places = {item.key: drawn(b"split", item.key) for item in scan.items}
+    places = _draws(scan.items, b"split")
     if stratify:
         # Exact in each class, at the price that a few images move when others are added.
-        for keys in _by_class(scan.items).values():
-            keys.sort(key=lambda key: (places[key], key))
-            places.update({key: (at + 0.5) / len(keys) for at, key in enumerate(keys)})
+        order = _drawn_order(scan.items, places)
+        places[order] = _places_in_class(scan.items, order)
     ends, end = [], 0.0
     for _, share in splits:
         end += share
         ends.append(end)
     names = tuple(name for name, _ in splits)
-    # Items share their dicts, and a million new ones would take more memory than all the rest.
-    made: dict[tuple[int, int], dict[str, Any]] = {}
-    items = []
-    for item in scan.items:
-        number = next((n for n, end in enumerate(ends) if places[item.key] < end), len(ends) - 1)
-        values = made.setdefault((id(item.values), number), {**item.values, "split": number})
-        items.append(msgspec.structs.replace(item, values=values))
+    numbers = np.minimum(np.searchsorted(ends, places, "right"), len(ends) - 1)
+    items = ItemsWithSplits(scan.items)
+    for at, (item, number) in enumerate(zip(scan.items, numbers, strict=True)):
+        items.add(at, item.values, int(number))
     field = split_field(names)
     fields = [field if one.name == "split" else one for one in scan.fields]
     if all(one.name != "split" for one in scan.fields):
         fields.append(field)
-    return dataclasses.replace(scan, items=items, splits=names, fields=tuple(fields))
+    return dataclasses.replace(scan, items=items.chosen(), splits=names, fields=tuple(fields))

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packer.errors import BuildError
+from packer.items.item_columns import byte_counts
 from packer.pictures.prepare import Prepared
 from packer.plan.arrange import arranged
 from packer.plan.estimate import Estimator, recipe_for_target, store_bytes, stored_pixels
@@ -207,7 +208,7 @@ def estimate_costs(
         raw=str(raw),
         target=str(target),
         image_count=count,
-        raw_bytes=sum(item.byte_count for item in scan.items),
+        raw_bytes=int(byte_counts(scan.items).sum()),
         core_count=cores,
         free_bytes=free,
         memory_bytes=available,

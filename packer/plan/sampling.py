@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from packer.items.item_columns import byte_counts
 from packer.items.raw_item import RawItem, Scan
 from packer.pictures.prepare import Prepared, prepare_image, prepare_pixels
 from packer.raw.containers import Containers
@@ -83,7 +84,7 @@ def sample_of(scan: Scan, size: SampleSize) -> list[Sampled]:
     it.
     """
     root = os.fsencode(os.path.abspath(scan.root))
-    total = sum(min(item.byte_count, SAMPLED_BYTES_MAX) for item in scan.items)
+    total = int(np.minimum(byte_counts(scan.items), SAMPLED_BYTES_MAX).sum())
     affordable = size.file_bytes * len(scan.items) // max(1, total)
     count = min(len(scan.items), size.count, max(_COUNT_LEAST, affordable))
     positions = np.linspace(0, max(0, len(scan.items) - 1), count, dtype=int)

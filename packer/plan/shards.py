@@ -21,6 +21,8 @@ from packer.recipe import Recipe
 from readers.store.layout import shard_name
 from readers.store.schema import Field, ImageCodec, Schema
 
+_DIGESTED_TOGETHER = 1024
+
 
 @dataclass(frozen=True, kw_only=True)
 class BuildPlan:
@@ -144,12 +146,20 @@ def make_plan(scan: Scan, recipe: Recipe) -> BuildPlan:
 def _digests(items: Sequence[RawItem]) -> tuple[str, str]:
     """(with times, without) digest over all items, in hex."""
     state, source = hashlib.sha256(), hashlib.sha256()
-    encoder = msgspec.msgpack.Encoder()
-    for item in items:
-        masks = {name: file.byte_count for name, file in item.masks.items()}
-        facts = encoder.encode((item.key, item.byte_count, item.values, item.annotations, masks))
-        source.update(facts)
-        state.update(facts)
-        times = {name: (file.path, file.mtime_ns) for name, file in item.masks.items()}
-        state.update(encoder.encode((item.path, item.mtime_ns, item.member, times)))
+    encode = msgspec.msgpack.Encoder().encode
+    masks: dict[str, int] = {}
+    times: dict[str, tuple[bytes, int]] = {}
+    # A digest takes longer to call than to make of so few bytes.
+    for at in range(0, len(items), _DIGESTED_TOGETHER):
+        facts, states = [], []
+        for item in items[at : at + _DIGESTED_TOGETHER]:
+            if item.masks or masks:
+                masks = {name: file.byte_count for name, file in item.masks.items()}
+                times = {name: (file.path, file.mtime_ns) for name, file in item.masks.items()}
+            fact = encode((item.key, item.byte_count, item.values, item.annotations, masks))
+            facts.append(fact)
+            states.append(fact)
+            states.append(encode((item.path, item.mtime_ns, item.member, times)))
+        source.update(b"".join(facts))
+        state.update(b"".join(states))
     return state.hexdigest(), source.hexdigest()

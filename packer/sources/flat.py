@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from pathlib import Path
 
-from packer.items.raw_item import RawItem, Scan
+from packer.items.item_columns import FileItems
+from packer.items.raw_item import Scan
 from packer.sources.imagefolder import sibling_notes, split_folders
 from packer.sources.source import SourceOptions
 from packer.sources.walk import walk
@@ -29,16 +29,14 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     for path, folder in tree.folders.items():
         if splits and not path:
             found.ignore(BESIDE_SPLITS, (picture.path for picture in folder.pictures))
-            continue
-        values = (
-            {"split": splits.index(path.split(b"/")[0])}
-            if path and splits and folder.pictures
-            else {}
-        )
-        found.items += [
-            RawItem(p.path, p.path, p.byte_count, p.mtime_ns, values) for p in folder.pictures
-        ]
-    found.items.sort(key=attrgetter("key"))
+    # One dict for all items of a split, which nobody changes.
+    values = {split: {"split": number} for number, split in enumerate(splits)}
+    items = FileItems(tree.table)
+    for path, first, end in tree.runs():
+        if not splits:
+            items.add(path, first, end, {})
+        elif path:
+            items.add(path, first, end, values[path.split(b"/")[0]])
     split_names = tuple(readable_path(split) for split in splits)
     found.note_ignored(BESIDE_SPLITS)
     if options.format == name:
@@ -46,6 +44,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     return found.as_scan(
         name,
         raw,
+        items=items,
         splits=split_names,
         fields=(Field(name="split", kind="scalar", dtype="uint8", names=split_names),)
         if splits

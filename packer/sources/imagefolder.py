@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from operator import attrgetter
 from pathlib import Path
 
 from packer.errors import SourceError
-from packer.items.raw_item import RawItem, Scan
+from packer.items.item_columns import FileItems
+from packer.items.raw_item import Scan
 from packer.sources.class_folders import classless, names_no_class
 from packer.sources.class_names import check_any_class
 from packer.sources.siblings import find_parts, split_names
@@ -85,6 +85,8 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     # One dict for all items of a class and split, which nobody changes: one each would take more
     # memory than all the rest.
     shared: dict[tuple[int, int], dict[str, int]] = {}
+    values_of: dict[bytes, dict[str, int]] = {}
+    values_of_file: dict[bytes, dict[str, int]] = {}
     for path, folder in tree.folders.items():
         if not folder.pictures:
             continue
@@ -99,10 +101,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
             found.ignore(OTHER_CLASS, (picture.path for picture in folder.pictures))
             continue
         if label is not None:
-            values = _values(shared, split, label, has_splits=bool(splits))
-            found.items += [
-                RawItem(p.path, p.path, p.byte_count, p.mtime_ns, values) for p in folder.pictures
-            ]
+            values_of[path] = _values(shared, split, label, has_splits=bool(splits))
             continue
         of_split = said.get(parts[0]) if parts else None
         has_classes = not parts or parts[0] in labelled_splits
@@ -113,11 +112,19 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
             if class_key is not None and class_key not in labels:
                 found.ignore(OTHER_CLASS, [p.path])
             elif class_key is not None:
-                values = _values(shared, split, labels[class_key], has_splits=True)
-                found.items.append(RawItem(p.path, p.path, p.byte_count, p.mtime_ns, values))
+                values_of_file[p.path] = _values(shared, split, labels[class_key], has_splits=True)
             elif p.path not in rejected:
                 found.ignore(reason, [p.path])
-    found.items.sort(key=attrgetter("key"))
+    items = FileItems(tree.table)
+    for path, first, end in tree.runs():
+        if path in values_of:
+            items.add(path, first, end, values_of[path])
+            continue
+        prefix = path + b"/" if path else b""
+        for row in range(first, end):
+            values = values_of_file.get(prefix + tree.table.name(row))
+            if values is not None:
+                items.add(path, row, row + 1, values)
 
     split_names = tuple(readable_path(split) for split in splits)
     fields = [Field(name="label", kind="label", dtype="int64", names=classes)]
@@ -129,7 +136,9 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     found.notes += _name_notes(class_keys, passed)
     if options.format == name:
         found.notes += sibling_notes(raw, tree)
-    return found.as_scan(name, raw, classes=classes, splits=split_names, fields=tuple(fields))
+    return found.as_scan(
+        name, raw, items=items, classes=classes, splits=split_names, fields=tuple(fields)
+    )
 
 
 def _chosen_classes(
@@ -304,9 +313,7 @@ def _name_notes(class_keys: list[bytes], passed: frozenset[bytes]) -> list[str]:
 
 def sibling_notes(raw: Path, tree: Tree) -> list[str]:
     """What else folders may be that a user asked to take for classes, or to pack as they are."""
-    folders = {
-        path: [p.path.rpartition(b"/")[2] for p in f.pictures] for path, f in tree.folders.items()
-    }
+    folders = {path: folder.pictures.names for path, folder in tree.folders.items()}
     parts = find_parts(os.fsencode(raw), folders)
     if parts is not None:
         return [f"{parts.text}: each is a sample of its own, as asked for"]

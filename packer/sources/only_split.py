@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-import msgspec
-
 from packer.errors import SourceError
-from packer.items.raw_item import Ignored, RawItem, Reject, Scan
+from packer.items.item_columns import ChosenItems, ItemsWithSplits
+from packer.items.raw_item import Ignored, Reject, Scan
 from packer.sources.splits import ordered_splits, split_field
 from packer.wording import names_text, readable_path
 from readers.store.splits import canonical_split
@@ -60,8 +59,11 @@ def only_split(scan: Scan, wanted: str) -> Scan:
         dict(scan.ignored.counts), {k: list(v) for k, v in scan.ignored.examples.items()}
     )
     items = _items_of(scan, chosen, ignored)
+    asked = {reject.key for reject in everything if not reject.split}
     split_of_key = {
-        item.key: scan.splits[item.values["split"]] for item in scan.items if "split" in item.values
+        item.key: scan.splits[item.values["split"]]
+        for item in (scan.items if asked else ())
+        if item.key in asked and "split" in item.values
     }
     names = {*scan.splits, *told}
 
@@ -102,20 +104,17 @@ def _is_among(split: str, chosen: Sequence[str], wanted: str) -> bool:
     return split in chosen or (wanted not in chosen and not is_other_split(split, wanted))
 
 
-def _items_of(scan: Scan, chosen: Sequence[str], ignored: Ignored) -> list[RawItem]:
+def _items_of(scan: Scan, chosen: Sequence[str], ignored: Ignored) -> ChosenItems:
     """The items of the chosen splits, numbered by them."""
     numbers = {scan.splits.index(name): n for n, name in enumerate(chosen) if name in scan.splits}
-    items: list[RawItem] = []
-    # Items share their dicts, and a million new ones would take more memory than all the rest.
-    made: dict[int, dict[str, object]] = {}
-    for item in scan.items:
+    items = ItemsWithSplits(scan.items)
+    for at, item in enumerate(scan.items):
         number = numbers.get(item.values.get("split", -1))
         if number is None:
             ignored.add(OTHER_SPLIT, readable_path(item.path))
             continue
-        values = made.setdefault(id(item.values), {**item.values, "split": number})
-        items.append(msgspec.structs.replace(item, values=values))
-    return items
+        items.add(at, item.values, number)
+    return items.chosen()
 
 
 def _splits_in_path(reject: Reject, names: Iterable[str]) -> list[str]:

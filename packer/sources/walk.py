@@ -5,14 +5,19 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
 
 from packer.errors import SourceError
+from packer.items.file_table import FileTable
 from packer.items.findings import Findings
 from packer.items.raw_item import Ignored
-from packer.sources.listing import FolderLister
+from packer.sources.listing import FolderLister, Status
+from packer.sources.pictures import Picture as Picture  # Which sources know as the walk's.
+from packer.sources.pictures import Pictures
 from packer.wording import readable_path
 
 # Content decides the decoder, not the name. HEIC and JPEG XL are pictures too, although not every
@@ -32,15 +37,10 @@ HIDDEN = "hidden name"
 LITTER = "left by a desktop or file server"
 NOT_A_PICTURE = "not a picture"
 NOT_REGULAR = "not a regular file"
+_AT_ONCE = 4096
+"""Pictures of a folder that are moved into the table at a time."""
+
 LINK_LOOP = "link to a folder that holds it"
-
-
-class Picture(NamedTuple):
-    """A file that is named like a picture: path relative to the raw folder, bytes, nanoseconds."""
-
-    path: bytes
-    byte_count: int
-    mtime_ns: int
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class Folder:
         other_count: Files that are no pictures, without hidden ones and litter.
     """
 
-    pictures: list[Picture] = field(default_factory=list)
+    pictures: Pictures
     annotation_files: list[bytes] = field(default_factory=list)
     reject_count: int = 0
     other_count: int = 0
@@ -81,12 +81,40 @@ class Tree:
     Attributes:
         folders: Every folder that was entered, by its path relative to the raw folder, which
             itself is `b""`; parents before children, and siblings sorted by bytes.
+        table: Their pictures, as columns.
         findings: Entries that could not be read are its rejects, and files that are no pictures
             ignored. The source goes on with it.
     """
 
     folders: dict[bytes, Folder] = field(default_factory=dict)
+    table: FileTable = field(default_factory=FileTable)
     findings: Findings = field(default_factory=Findings)
+
+    def runs(self) -> Iterator[tuple[bytes, int, int]]:
+        """The pictures in the order of their paths: (folder, first row, row behind the last).
+
+        That of folders alone does not do: `a-b/1.png` comes before `a/1.png`, and `a/b/1.png`
+        between `a/a.png` and `a/c.png`.
+        """
+        holding = sorted(
+            (path + b"/" if path else b"", path, folder.pictures)
+            for path, folder in self.folders.items()
+            if folder.pictures
+        )
+        # Folders around the current one, of whose pictures some are still to come.
+        around: list[tuple[bytes, bytes, int, int]] = []
+        for prefix, path, pictures in holding:
+            while around and not prefix.startswith(around[-1][0]):
+                yield from _unless_empty(*around.pop()[1:])
+            if around:
+                outer, outer_path, row, end = around.pop()
+                below = prefix[len(outer) :]
+                cut = bisect_left(range(end), below, row, end, key=self.table.name)
+                yield from _unless_empty(outer_path, row, cut)
+                around.append((outer, outer_path, cut, end))
+            around.append((prefix, path, pictures.first, pictures.end))
+        while around:
+            yield from _unless_empty(*around.pop()[1:])
 
     def contents(self, depth: int) -> dict[bytes, Contents]:
         """What each folder `depth` levels down holds, all that lies below it included."""
@@ -99,6 +127,11 @@ class Tree:
                 total.reject_count += folder.reject_count
                 total.other_count += folder.other_count
         return found
+
+
+def _unless_empty(path: bytes, first: int, end: int) -> Iterator[tuple[bytes, int, int]]:
+    if first < end:
+        yield path, first, end
 
 
 def is_picture_name(name: bytes) -> bool:
@@ -140,7 +173,7 @@ def walk(raw: Path, annotation_extensions: tuple[bytes, ...] = ()) -> Tree:
     pending: list[tuple[bytes, tuple[tuple[int, int], ...]]] = [
         (b"", ((root_status.st_dev, root_status.st_ino),))
     ]
-    with FolderLister(root, wants_stat=True) as lister:
+    with FolderLister(root, wants_status=_is_asked) as lister:
         while pending:
             path, above = pending.pop()
             children = _list_folder(root, path, lister, tree, annotation_extensions)
@@ -172,38 +205,54 @@ def _list_folder(
     annotation_extensions: tuple[bytes, ...],
 ) -> list[tuple[bytes, os.stat_result]]:
     """Sort one folder's entries into the tree, and return its folders."""
-    folder = tree.folders[path] = Folder()
+    first = len(tree.table)
+    folder = tree.folders[path] = Folder(Pictures(tree.table, path, first, first))
     prefix = path + b"/" if path else b""
     children: list[tuple[bytes, os.stat_result]] = []
     try:
-        entries = lister.entries(path)
+        listed = lister.listed(path)
     except OSError as error:
         folder.reject_count += 1
         tree.findings.refuse(path, f"the folder cannot be listed: {error.strerror}")
         return []
-    for entry in entries:
-        name = entry.name
+    # What is named like a picture is asked for its status at once: the one stat that it costs.
+    others: list[tuple[bytes, os.DirEntry[bytes] | Status]] = []
+    names: list[bytes] = []
+    byte_counts: list[int] = []
+    times: list[int] = []
+    is_regular = stat.S_ISREG
+    for name, status in zip(listed.names, lister.statuses(path, listed), strict=True):
+        if isinstance(status, os.stat_result) and is_regular(status.st_mode):
+            names.append(name)
+            byte_counts.append(status.st_size)
+            times.append(status.st_mtime_ns)
+            if len(names) == _AT_ONCE:
+                tree.table.add(names, byte_counts, times)
+                names, byte_counts, times = [], [], []
+        else:
+            others.append((name, status))
+    tree.table.add(names, byte_counts, times)
+    folder.pictures.end = len(tree.table)
+    others += [(entry.name, entry) for entry in listed.entries]
+    for name, other in sorted(others, key=itemgetter(0)):
         entry_path = prefix + name
-        skipped = skip_reason(name)
-        if skipped is not None:
-            _ignore_all(entry, entry_path, skipped, tree.findings.ignored)
-            continue
-        is_picture = is_picture_name(name)
         try:
-            if entry.is_dir():
-                children.append((entry_path, entry.stat()))
-            elif is_picture or entry.is_symlink():
-                # This is the one stat a picture costs. A link is also followed to see that it
-                # leads anywhere: a lost one may have been a folder of pictures.
-                status = entry.stat()
-                if not stat.S_ISREG(status.st_mode):
-                    tree.findings.ignore(NOT_REGULAR, [entry_path])
-                elif is_picture:
-                    picture = Picture(entry_path, status.st_size, status.st_mtime_ns)
-                    folder.pictures.append(picture)
+            if isinstance(other, OSError):
+                raise other
+            if isinstance(other, os.stat_result):
+                if stat.S_ISDIR(other.st_mode):
+                    children.append((entry_path, other))
                 else:
-                    _add_other(folder, entry_path, tree, annotation_extensions)
-            elif entry.is_file():
+                    tree.findings.ignore(NOT_REGULAR, [entry_path])
+                continue
+            skipped = skip_reason(name)
+            if skipped is not None:
+                _ignore_all(other, entry_path, skipped, tree.findings.ignored)
+            elif other.is_dir():
+                children.append((entry_path, other.stat()))
+            # A link is also followed to see that it leads anywhere: a lost one may have been a
+            # folder of pictures.
+            elif stat.S_ISREG(other.stat().st_mode) if other.is_symlink() else other.is_file():
                 _add_other(folder, entry_path, tree, annotation_extensions)
             else:
                 tree.findings.ignore(NOT_REGULAR, [entry_path])
@@ -212,6 +261,12 @@ def _list_folder(
             reason = _unreadable_reason(os.path.join(root, entry_path), error)
             tree.findings.refuse(entry_path, reason)
     return children
+
+
+def _is_asked(name: bytes) -> bool:
+    """Whether a name is that of a picture which is not skipped."""
+    is_picture = name[name.rfind(b".") :].lower() in PICTURE_EXTENSIONS
+    return is_picture and skip_reason(name) is None
 
 
 def _add_other(

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -240,7 +240,7 @@ class _ContentWorker:
             self._containers.append(containers)
         return containers
 
-    def compare(self, items: list[RawItem]) -> tuple[list[str], dict[str, str]]:
+    def compare(self, items: Sequence[RawItem]) -> tuple[list[str], dict[str, str]]:
         """Keys that were added, and how others changed, of some raw items."""
         added: list[str] = []
         changed: dict[str, str] = {}

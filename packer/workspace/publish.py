@@ -7,7 +7,7 @@ import errno
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from packer.errors import TargetExistsError
@@ -84,7 +84,7 @@ def publish(
     workspace: Workspace,
     out: Place,
     manifest: Manifest,
-    files: Mapping[str, bytes],
+    files: Mapping[str, bytes | Iterable[bytes]],
     on_step: OnStep = untold,
     shows_progress: bool = False,
 ) -> None:
@@ -98,7 +98,8 @@ def publish(
         workspace: Of the store at `out`, with all shards in place.
         out: The target; what `check_target` allows may be there.
         manifest: The store's manifest.
-        files: What else lies in the store, by name: the reject list, the update cache.
+        files: What else lies in the store, by name, whole or in parts: the reject list, the update
+            cache.
         on_step: Told of each step as it is done.
         shows_progress: Draw a progress bar of an upload.
     """

@@ -14,7 +14,7 @@ import contextlib
 import hashlib
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -123,7 +123,7 @@ def publish_at_url(
     workspace: Workspace,
     url: Url,
     manifest: Manifest,
-    files: Mapping[str, bytes],
+    files: Mapping[str, bytes | Iterable[bytes]],
     on_step: OnStep,
     shows_progress: bool,
 ) -> None:
@@ -136,7 +136,7 @@ def publish_at_url(
         workspace: With all shards in place.
         url: The target; what `check_url` allows may be there.
         manifest: The store's manifest.
-        files: What else lies in the store, by name.
+        files: What else lies in the store, by name, whole or in parts.
         on_step: Told of each step as it is done.
         shows_progress: Draw a progress bar.
 
@@ -165,7 +165,7 @@ def _upload_all(
     workspace: Workspace,
     remote: RemoteFiles,
     manifest: Manifest,
-    files: Mapping[str, bytes],
+    files: Mapping[str, bytes | Iterable[bytes]],
     shows_progress: bool,
 ) -> None:
     """Have all files of a store there, but for its manifest."""
@@ -177,7 +177,7 @@ def _upload_all(
         for _ in map_threads(upload, manifest.shards, _AT_ONCE):
             bar.add(1)
     for name, content in files.items():
-        remote.put_bytes(content, name)
+        remote.put_bytes(content if isinstance(content, bytes) else b"".join(content), name)
     for name in sorted(surplus):
         remote.remove(name)
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -329,11 +330,16 @@ def publish_manifest(folder: Path, manifest: Manifest) -> None:
     write_synced(folder / MANIFEST_NAME, manifest_bytes(manifest))
 
 
-def write_synced(path: Path, data: bytes) -> None:
-    """Put a file in place whole, or not at all: written aside, synced, renamed, folder synced."""
+def write_synced(path: Path, data: bytes | Iterable[bytes]) -> None:
+    """Put a file in place whole, or not at all: written aside, synced, renamed, folder synced.
+
+    Args:
+        path: The file.
+        data: Its bytes, or parts of them that are written as they come.
+    """
     aside = path.with_name(path.name + ".partial")
     with open(aside, "wb") as stream:
-        stream.write(data)
+        stream.writelines([data] if isinstance(data, bytes) else data)
         stream.flush()
         os.fsync(stream.fileno())
     os.replace(aside, path)

@@ -15,9 +15,10 @@ from packer.sources.layouts import LAYOUTS
 from packer.sources.masks.names import role_of, stems_of_mask
 from packer.sources.masks.nnunet import case_of, channel_problem
 from packer.sources.pairing import PictureIndex, composed, stem_of
+from packer.sources.pictures import Pictures
 from packer.sources.siblings import hold_photographs
 from packer.sources.sidecars import pair_files
-from packer.sources.walk import Folder, Picture, Tree, walk
+from packer.sources.walk import Folder, Tree, walk
 from packer.wording import count_text, readable_path
 
 
@@ -81,7 +82,11 @@ def _small_tree(look: Look, files: Iterable[bytes]) -> Tree:
         ]
         # One at least, so that the folder counts as one of pictures.
         kept = kept or listing.pictures[:1]
-        tree.folders[listing.path] = Folder([Picture(listing.join(n), 0, 0) for n in kept])
+        first = len(tree.table)
+        nothing = [0] * len(kept)
+        tree.table.add(kept, nothing, nothing)
+        pictures = Pictures(tree.table, listing.path, first, len(tree.table))
+        tree.folders[listing.path] = Folder(pictures)
     return tree
 
 

@@ -78,7 +78,7 @@ def look_at(raw: Path) -> Look:
         SourceError: The folder itself cannot be listed.
     """
     root = os.fsencode(raw)
-    with FolderLister(root, wants_stat=False) as lister:
+    with FolderLister(root) as lister:
         try:
             look = Look(root, [_listing(lister, b"")])
         except OSError as error:
@@ -133,7 +133,7 @@ def holds_pictures(folder: bytes) -> bool:
 
 def list_folder(root: bytes, path: bytes) -> Listing:
     """The names in one folder; raises OSError when it cannot be listed."""
-    with FolderLister(root, wants_stat=False) as lister:
+    with FolderLister(root) as lister:
         return _listing(lister, path)
 
 

@@ -8,10 +8,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from PIL import Image
 
 from packer.building.build import build
+from packer.building.update import UpdateCache, array_start
 from packer.errors import TargetExistsError
 from packer.recipe import Recipe
 from packer.report import BuildReport
@@ -262,3 +264,18 @@ def test_a_shard_that_grows_is_cut(tree, tmp_path):
     assert report.kept_shard_count == 3
     assert report.shard_count == 7
     check_equals_fresh(tree, out, tmp_path)
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 2**16 - 1, 2**16, 2**17])
+def test_the_cache_is_written_in_parts_as_one_array(count):
+    """A store of any number of shards has one that the next update can read."""
+    assert array_start(count) + count * b"\x07" == msgspec.msgpack.encode([7] * count)
+
+
+def test_the_parts_of_the_cache_are_what_it_would_be_as_a_whole(tmp_path):
+    """To the byte: it is written shard by shard, and read at once."""
+    build(draw_tree(tmp_path / "raw", NAMES), tmp_path / "out.lmdb", MANY_SHARDS, worker_count=1)
+    data = (tmp_path / "out.lmdb" / UPDATE_CACHE_NAME).read_bytes()
+    cache = msgspec.msgpack.decode(data, type=UpdateCache)
+    assert len(cache.shards) > 1
+    assert msgspec.msgpack.encode(cache) == data

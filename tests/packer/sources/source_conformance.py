@@ -205,7 +205,7 @@ class SourceConformance:
         """Pickled whole, and its items as the workspace has them."""
         found = tree.scan()
         assert pickle.loads(pickle.dumps(found)) == found
-        packed = msgspec.msgpack.encode(found.items)
+        packed = msgspec.msgpack.encode(found.items[:])
         assert msgspec.msgpack.decode(packed, type=list[RawItem]) == found.items
 
     def test_every_item_can_be_read(self, tree):

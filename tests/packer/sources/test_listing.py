@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 
 import pytest
 
-from packer.slow_storage import THREAD_COUNT
+from packer.slow_storage import THREAD_COUNT, Pace
 from packer.sources.detection.look import look_at
-from packer.sources.listing import FolderLister
+from packer.sources.listing import FolderLister, Listed
 from packer.sources.walk import walk
 
 DELAY_S = 0.003
@@ -38,17 +39,22 @@ class Waiting:
 def slow(monkeypatch):
     """Each call takes 3 ms, as on a file server."""
     waiting = Waiting()
-    ask, listed = FolderLister._ask, FolderLister._listed
+    ask, status, listed = FolderLister._ask, FolderLister._status, FolderLister._listed
 
     def ask_slowly(self, entry):
         waiting.wait()
         ask(self, entry)
+
+    def status_slowly(self, path):
+        waiting.wait()
+        return status(self, path)
 
     def listed_slowly(self, path):
         waiting.wait()
         return listed(self, path)
 
     monkeypatch.setattr(FolderLister, "_ask", ask_slowly)
+    monkeypatch.setattr(FolderLister, "_status", status_slowly)
     monkeypatch.setattr(FolderLister, "_listed", listed_slowly)
     return waiting
 
@@ -74,7 +80,7 @@ def tree(tmp_path):
 
 def test_where_calls_return_at_once_nobody_else_makes_them(tree):
     """Handing them over would cost more than it saves."""
-    with FolderLister(os.fsencode(tree), wants_stat=True) as lister:
+    with FolderLister(os.fsencode(tree)) as lister:
         names = [entry.name for entry in lister.entries(b"")]
         lister.ahead(names)
         assert names == sorted(map(os.fsencode, os.listdir(tree)))
@@ -96,9 +102,42 @@ def test_a_slow_tree_is_the_same_tree(tree, request):
     assert look_at(tree) == look
 
 
+def test_a_picture_costs_one_stat_and_a_folder_one_listing(tree, monkeypatch):
+    """On a file server each is a round trip; what the listing says of a file is not asked again."""
+    stats, listings = Counter(), Counter()
+    stat, scandir = os.stat, os.scandir
+
+    def counted_stat(path, *args, **kwargs):
+        stats[os.path.relpath(os.fsencode(path), os.fsencode(tree))] += 1
+        return stat(path, *args, **kwargs)
+
+    def counted_scandir(path):
+        listings[os.path.relpath(os.fsencode(path), os.fsencode(tree))] += 1
+        return scandir(path)
+
+    monkeypatch.setattr(os, "stat", counted_stat)
+    monkeypatch.setattr(os, "scandir", counted_scandir)
+    found = walk(tree)
+    pictures = [p.path for folder in found.folders.values() for p in folder.pictures]
+    assert stats == Counter([b".", *pictures, b"many/lost.jpg"])
+    del listings[b"."]  # Which is opened first of all, to see that it can be listed.
+    assert listings == Counter(path for path in found.folders if path)
+
+
+def test_a_call_that_waits_for_the_processor_starts_no_threads():
+    """On a busy machine one call in hundreds takes 50 ms, and the disk is as quick as before."""
+    pace = Pace()
+    for number in range(1000):
+        pace.add(0.05 if number % 20 == 0 else 0.00001)
+        assert not pace.is_slow
+    for _ in range(8):
+        pace.add(0.002)
+    assert pace.is_slow
+
+
 def test_a_folder_that_cannot_be_listed_is_told_at_its_turn(tree, slow):
     """Those before and after it come as they are."""
-    with FolderLister(os.fsencode(tree), wants_stat=True) as lister:
+    with FolderLister(os.fsencode(tree)) as lister:
         names = [entry.name for entry in lister.entries(b"")]
         paths = [*names[:5], b"missing", *names[5:]]
         for at, path in enumerate(paths):
@@ -116,7 +155,7 @@ def test_what_is_listed_ahead_is_bounded(tmp_path, slow):
     """A tree of a million folders takes no memory for all of them at once."""
     for number in range(100):
         (tmp_path / f"{number:03d}").mkdir()
-    with FolderLister(os.fsencode(tmp_path), wants_stat=True) as lister:
+    with FolderLister(os.fsencode(tmp_path)) as lister:
         names = [entry.name for entry in lister.entries(b"")]
         for at, name in enumerate(names):
             lister.ahead(names[at:])
@@ -138,10 +177,10 @@ def test_leaving_does_not_wait_for_the_server(tmp_path, monkeypatch):
 
     def hang(self, path):
         gone.wait(20)
-        return []
+        return Listed([], [], [])
 
     monkeypatch.setattr(FolderLister, "_ask", ask_slowly)
-    lister = FolderLister(os.fsencode(tmp_path), wants_stat=True)
+    lister = FolderLister(os.fsencode(tmp_path))
     names = [entry.name for entry in lister.entries(b"")]
     monkeypatch.setattr(FolderLister, "_listed", hang)
     lister.ahead(names)

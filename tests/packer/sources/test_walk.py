@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from packer.errors import SourceError
 from packer.sources.walk import is_picture_name, walk
@@ -222,3 +225,30 @@ def test_a_raw_path_that_is_no_folder_is_an_error(tmp_path):
     write_files(tmp_path, "a.txt")
     with pytest.raises(SourceError, match=r"a\.txt: the folder cannot be listed: Not a directory"):
         walk(tmp_path / "a.txt")
+
+
+@given(
+    st.sets(
+        st.lists(st.sampled_from(["a", "b", "a-b", "a.b", "b.c"]), min_size=1, max_size=4).map(
+            tuple
+        ),
+        max_size=8,
+    ),
+    st.sets(st.sampled_from("01")),
+)
+def test_runs_are_in_the_order_of_paths(folders, names):
+    """The order of a store is that of its keys, whatever lies around and inside of what."""
+    with tempfile.TemporaryDirectory() as place:
+        root = Path(place)
+        for parts in (*folders, ()):
+            for name in ("a.jpg", "b.jpg", *(f"a-b{name}.jpg" for name in names)):
+                write_files(root, "/".join((*parts, name)))
+        tree = walk(root)
+    runs = list(tree.runs())
+    paths = [
+        (folder + b"/" if folder else b"") + tree.table.name(row)
+        for folder, first, end in runs
+        for row in range(first, end)
+    ]
+    assert paths == sorted(p.path for f in tree.folders.values() for p in f.pictures)
+    assert all(first < end for _, first, end in runs)
