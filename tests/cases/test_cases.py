@@ -79,7 +79,7 @@ def case(request: pytest.FixtureRequest, cases: Path) -> Case:
 
 def packer(*arguments: str | os.PathLike[str]) -> Any:
     """Run `packer` in this process; the workers of a build are processes of their own."""
-    done = run_packer(*arguments)
+    done = run_packer(*quietly(arguments))
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done
 
@@ -87,7 +87,12 @@ def packer(*arguments: str | os.PathLike[str]) -> Any:
 def packer_apart(*arguments: str | os.PathLike[str], **options: Any) -> Any:
     """Run `packer` in a process of its own."""
     options = {"capture_output": True, "text": True, "timeout": WAIT_S, "check": False, **options}
-    return subprocess.run([*PACKER, *map(os.fspath, arguments)], **options)
+    return subprocess.run([*PACKER, *map(os.fspath, quietly(arguments))], **options)
+
+
+def quietly(arguments: Sequence[str | os.PathLike[str]]) -> Sequence[str | os.PathLike[str]]:
+    """The same, with errors alone on stderr where a build says what it decided."""
+    return (*arguments, "--quiet") if arguments[0] == "build" else arguments
 
 
 def built(raw: Path, out: Path, *options: str) -> Path:
@@ -246,7 +251,7 @@ def test_s_img_06_both_encodings_give_one_picture_without_a_warning(case, tmp_pa
 def test_s_img_07_a_claim_is_rejected_from_its_header(case, tmp_path):
     """Name, claimed size and limit are told; no memory is spent; the limit is an option."""
     running = subprocess.Popen(
-        [*PACKER, "build", str(case.raw), str(tmp_path / "1.lmdb")],
+        [*PACKER, "build", "--quiet", str(case.raw), str(tmp_path / "1.lmdb")],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
@@ -360,7 +365,7 @@ def test_s_lw_02_a_killed_build_is_refused_and_finished_later(case, tmp_path):
     def finished() -> int:
         return sum(name.isdigit() for name in os.listdir(reports)) if reports.exists() else 0
 
-    arguments = [*PACKER, "build", str(case.raw), str(out), *settings]
+    arguments = [*PACKER, "build", "--quiet", str(case.raw), str(out), *settings]
     before = 0
     for enough in (1, 8, 16):
         running = subprocess.Popen(
@@ -458,7 +463,7 @@ def test_s_lw_04_of_two_builds_at_once_one_wins(case, tmp_path):
         out = tmp_path / f"{turn}.lmdb"
         logs = [tmp_path / f"{turn}-{number}.log" for number in range(2)]
         ready, go = os.pipe()
-        arguments = ("build", case.raw, out, "--workers", "1")
+        arguments = ("build", case.raw, out, "--workers", "1", "--quiet")
         children = [packer_forked(ready, log, *arguments) for log in logs]
         os.write(go, b"!!")
         statuses = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
@@ -877,7 +882,7 @@ def test_s_clu_01_no_more_workers_than_the_job_may_use(case, tmp_path):
     if shutil.which("taskset") is None:
         pytest.skip("taskset is not installed")
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=True)
-    assert "with 1 build workers" in done.stdout
+    assert "with 1 build worker" in done.stdout
     for ranks in ("4", "1000"):
         environment = {**os.environ, "LOCAL_WORLD_SIZE": ranks}
         out = tmp_path / f"ranks {ranks}"

@@ -239,7 +239,10 @@ BAD_PARTS: dict[str, tuple[Callable[[Path], Path], str, str]] = {
 
 def built(raw: Any, tmp_path: Path, **options: Any) -> tuple[LMDBDataset, BuildReport, list[Any]]:
     out = tmp_path / "out.lmdb"
-    source = SourceOptions(**{"voc_origin": "0", **options})
+    is_voc = isinstance(raw, Path) and any(
+        b"bndbox" in path.read_bytes() for path in raw.rglob("*.xml")
+    )
+    source = SourceOptions(**{**({"voc_origin": "0"} if is_voc else {}), **options})
     report = build(raw, out, source=source, worker_count=1)
     lines = (out / "rejects.jsonl").read_text().splitlines()
     return LMDBDataset(out), report, [json.loads(line) for line in lines]

@@ -325,7 +325,7 @@ def test_options_that_do_not_fit_are_refused(tmp_path):
         match=r"auto, cifar, .*; got 'imagefoldr'\. Did you mean 'imagefolder'",
     ):
         scan_source(tmp_path, SourceOptions(format="imagefoldr"))
-    with pytest.raises(SourceError, match="format 'imagefolder' name no pictures by path"):
+    with pytest.raises(SourceError, match="format 'imagefolder' names no pictures by path"):
         scan_source(tmp_path, SourceOptions(root=tmp_path))
 
 

@@ -167,9 +167,17 @@ OUTLINES = frozenset(("coco, four points", "labelme, polygon"))
 """Written as outlines, which are turned boxes only where the task says so."""
 
 
+def origin_of(raw: Any) -> dict[str, Any]:
+    """Where Pascal VOC counts from, for data that is of it."""
+    is_voc = isinstance(raw, Path) and any(
+        b"bndbox" in path.read_bytes() for path in raw.rglob("*.xml")
+    )
+    return {"voc_origin": "0"} if is_voc else {}
+
+
 def made(raw: Path, **options: Any) -> tuple[dict[str, Any], list[str]]:
     """The sample of the only picture of raw data, made in this process, and the notes."""
-    scan = scan_source(raw, SourceOptions(voc_origin="0", **options))
+    scan = scan_source(raw, SourceOptions(**{**origin_of(raw), **options}))
     plan = make_plan(scan, Recipe())
     (item,) = scan.items
     with SampleMaker(os.fsencode(scan.root), plan.schema, Recipe(), ()) as maker:
@@ -180,8 +188,7 @@ def made(raw: Path, **options: Any) -> tuple[dict[str, Any], list[str]]:
 
 def built(raw: Path, tmp_path: Path, **options: Any) -> tuple[LMDBDataset, BuildReport]:
     out = tmp_path / "out.lmdb"
-    origin = {} if "voc_origin" in options else {"voc_origin": "0"}
-    source = SourceOptions(**options, **origin)
+    source = SourceOptions(**{**origin_of(raw), **options})
     report = build(raw, out, source=source, worker_count=1)
     return LMDBDataset(out), report
 
