@@ -41,7 +41,7 @@ class Albumented:
     """
 
     def __init__(self, transforms: Sequence[Any], *, image: str = "image") -> None:
-        import albumentations  # type: ignore[import-not-found, unused-ignore]
+        import albumentations
 
         if not isinstance(transforms, (list, tuple)):
             raise TypeError(

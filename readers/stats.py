@@ -102,7 +102,8 @@ class LoaderStats:
         for stage, seconds in stages.items():
             self.stages_s[stage] += seconds
         self.storage_batch_count += storage_batch_count
-        self.reads += reads
+        if reads is not NO_READS:
+            self.reads += reads
 
     def as_dict(self) -> dict[str, Any]:
         """The totals by name, with rates and the verdict."""

@@ -139,7 +139,7 @@ def _target(name: str, value: Any, first_label: int, device: torch.device) -> An
 def _as_tv_tensors(
     images: list[torch.Tensor], targets: list[dict[str, Any]]
 ) -> tuple[list[torch.Tensor], list[dict[str, Any]]]:
-    from torchvision import tv_tensors  # type: ignore[import-not-found, unused-ignore]
+    from torchvision import tv_tensors
 
     for pixels, target in zip(images, targets, strict=True):
         target["boxes"] = tv_tensors.BoundingBoxes(

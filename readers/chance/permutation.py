@@ -111,6 +111,8 @@ def _walked(
 ) -> NDArray[np.uint64]:
     """Values below their counts, put through the network until they are below them again."""
     bits = _bits(counts)
+    if len(counts) == 1 and len(tweaks) == 1 and len(values) >= 2 ** (int(bits[0]) // 2 + 1):
+        return _walked_by_tables(values, counts, bits, tweaks, keys)
     values = _network(values, bits, tweaks, keys)
     outside = np.flatnonzero(values >= counts)
     while len(outside):
@@ -118,6 +120,52 @@ def _walked(
         values[outside] = tried
         outside = outside[tried >= _of(counts, outside)]
     return values
+
+
+def _walked_by_tables(
+    given: NDArray[np.uint64],
+    counts: NDArray[np.uint64],
+    bits: NDArray[np.uint64],
+    tweaks: NDArray[np.uint64],
+    keys: NDArray[np.uint64],
+) -> NDArray[np.uint64]:
+    """The same of one group: a half has so few values that a round can be looked up.
+
+    Of a million numbers a half has a thousand; a look-up takes a third of working it out.
+    """
+    low_bits = int(bits[0]) // 2
+    halves = np.arange(2 ** (int(bits[0]) - low_bits), dtype=np.uint64)
+    lows = halves[: 2**low_bits]
+    tables = [
+        (
+            _mixed(lows, tweaks + first, bits - (bits >> np.uint64(1))).astype(np.intp),
+            _mixed(halves, tweaks + second, bits >> np.uint64(1)).astype(np.intp),
+        )
+        for first, second in keys.reshape(-1, 2)
+    ]
+    count = int(counts[0])
+    values = _looked_up(given.astype(np.intp), low_bits, tables)
+    outside = np.flatnonzero(values >= count)
+    while len(outside):
+        tried = _looked_up(values[outside], low_bits, tables)
+        values[outside] = tried
+        outside = outside[tried >= count]
+    return values.view(np.uint64)
+
+
+def _looked_up(
+    values: NDArray[np.intp], low_bits: int, tables: list[tuple[NDArray[np.intp], NDArray[np.intp]]]
+) -> NDArray[np.intp]:
+    """All rounds, by tables."""
+    low, high = values & (2**low_bits - 1), values >> low_bits
+    found = np.empty_like(low)
+    for of_low, of_high in tables:
+        # No half is outside of its table; to be told so, numpy needs no copy of what it finds.
+        high ^= np.take(of_low, low, out=found, mode="clip")
+        low ^= np.take(of_high, high, out=found, mode="clip")
+    high <<= low_bits
+    high |= low
+    return high
 
 
 def _of(values: NDArray[np.uint64], places: NDArray[np.intp]) -> NDArray[np.uint64]:

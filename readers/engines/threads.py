@@ -179,9 +179,11 @@ class ThreadEngine:
                 batches, watch = running.popleft().result()
                 self._stats.add_watch(*watch.measured())
                 batches.reverse()
+                # Once a group: to ask a future takes its lock, which a thread may just have.
+                ready_count = sum(future.done() for future in running)
                 while batches:
                     self._check_goes_on(executor)
-                    self._stats.ready_count += sum(f.done() for f in running) + len(batches) - 1
+                    self._stats.ready_count += ready_count + len(batches) - 1
                     # Handed over, not kept: a buffer is free when the user has let go of it.
                     yield batches.pop()
         finally:
@@ -253,13 +255,21 @@ class DirectEngine:
     def __init__(self, filler: GroupFiller, *, stats: LoaderStats) -> None:
         self._filler = filler
         self._stats = stats
+        self._pools: dict[int, BufferPool] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return remade(self)
+
+    def _forget(self) -> None:
+        """Be as one that has not been run."""
+        self._pools = {}
 
     def batches(
         self, parts: Iterable[NDArray[np.int64]], epoch: int, numbers: Iterator[int] | None = None
     ) -> Iterator[Any]:
         """The batches of an epoch, in order."""
-        pools: dict[int, BufferPool] = {}
-        take = partial(take_pooled, pools, kept_count=_DIRECT_KEPT_COUNT, is_pinned=False)
+        # Kept from one epoch to the next: fresh memory takes longer than to fill it.
+        take = partial(take_pooled, self._pools, kept_count=_DIRECT_KEPT_COUNT, is_pinned=False)
         waiting = Groups(parts, 1, epoch, self._filler)
         try:
             while group := waiting.next():
@@ -271,7 +281,8 @@ class DirectEngine:
             waiting.end()
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Let go of memory that is kept for the next batches."""
+        self._forget()
 
 
 def _pinned(batch: Any) -> Any:

@@ -309,8 +309,11 @@ def _measure(batch: Any) -> tuple[int, int]:
         return sample_count, byte_count
     try:
         for value in values:
-            sample_count = max(sample_count, len(value))
-            byte_count += value.nbytes if isinstance(value, torch.Tensor) else 0
+            if isinstance(value, torch.Tensor) and value.ndim:  # Its len() is a call of Python.
+                sample_count = max(sample_count, value.shape[0])
+                byte_count += value.nbytes
+            else:
+                sample_count = max(sample_count, len(value))
     except TypeError:  # A batch of the user's own making.
         pass
     return sample_count, byte_count

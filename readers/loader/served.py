@@ -227,6 +227,9 @@ def in_range(indices: NDArray[np.int64], dataset: Dataset[Any]) -> NDArray[np.in
         IndexError: One is of another dataset.
     """
     count = len(dataset)  # type: ignore[arg-type]
+    # Nearly all are. In one look: as unsigned, one that counts from the end is a large number.
+    if len(indices) and indices.view(np.uint64).max() < count:
+        return indices
     given, (indices, draws) = indices, split_draws(indices)
     wrong = (indices < -count) | (indices >= count)
     if wrong.any():

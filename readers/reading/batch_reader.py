@@ -21,10 +21,11 @@ from torch.utils.data import get_worker_info
 from readers.ops.followers import Followers
 from readers.reading.buffers import SMALL_BYTES, BufferPool, take_plain, take_pooled
 from readers.reading.even_sizes import EvenFields
+from readers.reading.fixed_batches import FixedBatches, scalar_column
 from readers.reading.gather import Gatherer, empty_batch
 from readers.reading.request import RECORDS, Extent, Request
 from readers.reading.samples import GatheredSamples
-from readers.reading.show import Shows, pil_image
+from readers.reading.show import Shows, images_shown
 from readers.reading.view import StoreView
 from readers.reading.worked_images import ImageOps, WorkedImages
 from readers.stats import Watch
@@ -110,6 +111,10 @@ class BatchReader:
         # With operations records are read whole anyway, or windows of their images alone.
         self._even = EvenFields(layout, self._ragged if ops is None else [])
         self._whole: dict[tuple[str, ...], _WholeReader] = {}
+        self._fixed_batches: FixedBatches | None = None
+        fixed = [field for field, _, _ in self._fixed]
+        if ops is None and not self._ragged and FixedBatches.serves(view, fixed):
+            self._fixed_batches = FixedBatches(view, self._scalars, fixed)
         self._gather = Gatherer()
         self._pools: dict[int, BufferPool] = {}
 
@@ -188,21 +193,47 @@ class BatchReader:
         So each field of each batch has storage of its own: of a large field a part of the piece
         from `take` that it lies in, which ends where it ends; of a small one ordinary memory.
         """
-        view, images = self._view, self.images
-        prepared = prepared or self.prepare(indices, epoch, draws)
+        view = self._view
+        batch: dict[str, Any] = dict.fromkeys(view.fields)
+        if self._fixed_batches is not None and prepared is None and len(indices):
+            positions = view.selection.positions(indices)
+            waited = self._fixed_batches.read(positions, max(counts), take, batch)
+            watch.storage_batch_count += waited
+            watch.lap("read")
+        else:
+            prepared = prepared or self.prepare(indices, epoch, draws)
+            self._read_prepared(prepared, batch, indices, max(counts), take, watch)
+        parts = [batch] if len(counts) == 1 else _parts(batch, counts)
+        names, as_tuples = view.result_names, view.returns is not None
+        as_numpy = view.image_as == "numpy"
+        return [
+            GatheredSamples(part, names, count, as_tuples=as_tuples, as_numpy=as_numpy)
+            for part, count in zip(parts, counts, strict=True)
+        ]
+
+    def _read_prepared(
+        self,
+        prepared: PreparedBatch,
+        batch: dict[str, Any],
+        indices: NDArray[np.int64],
+        count_max: int,
+        take: Take,
+        watch: Watch,
+    ) -> None:
+        """Put all fields of a batch that was prepared into it."""
+        images = self.images
         positions, located, params = prepared.positions, prepared.located, prepared.params
         request = prepared.request
 
-        batch: dict[str, Any] = dict.fromkeys(view.fields)
         for field in self._scalars:
-            batch[field.name] = _column(located, field)
+            batch[field.name] = scalar_column(field, located.column(field.name))
         rows: dict[str, torch.Tensor] = {}
         for field, _, byte_count in prepared.fixed:
-            is_small = byte_count * max(counts) < SMALL_BYTES
+            is_small = byte_count * count_max < SMALL_BYTES
             memory = (take_plain if is_small else take)(len(positions) * byte_count)
             rows[field.name] = memory.view(len(positions), byte_count)
             request.put(field.name, rows[field.name])
-        request.fetch(view.store.bytes)
+        request.fetch(self._view.store.bytes)
         watch.storage_batch_count += request.waited
         watch.reads += request.reads
 
@@ -215,7 +246,7 @@ class BatchReader:
             out = take(len(positions) * math.prod(plan.shape) * plan.dtype.itemsize)
             pieces, lengths = request.pieces(_IMAGES), request.lengths(_IMAGES)
             worked = images.write(pieces, lengths, indices, positions, params, out, watch)
-            batch[self._ops.field] = self._images(worked)
+            batch[self._ops.field] = images_shown(worked, self._view.image_as)
         if prepared.ragged:
             pieces, lengths = request.pieces(RECORDS), request.lengths(RECORDS)
             samples = self._samples(prepared.ragged, pieces, lengths, indices, positions, watch)
@@ -225,19 +256,6 @@ class BatchReader:
         if self._followers is not None and params is not None and self._ops is not None:
             self._follow(self._followers, self._ops.plan, batch, params, take)
             watch.lap("transform")
-
-        bounds = list(pairwise(accumulate(counts, initial=0)))
-        parts = {name: _cut(values, bounds) for name, values in batch.items()}
-        return [
-            GatheredSamples(
-                {name: values[turn] for name, values in parts.items()},
-                view.result_names,
-                count,
-                as_tuples=view.returns is not None,
-                as_numpy=view.image_as == "numpy",
-            )
-            for turn, count in enumerate(counts)
-        ]
 
     def _as_fixed(
         self, name: str, shape: tuple[int, ...], start: NDArray[np.int64], byte_count: int
@@ -250,15 +268,7 @@ class BatchReader:
         """A field of fixed size of many samples: (sample, byte) -> (sample, ...)."""
         shape = (len(rows), *(side or 0 for side in field.shape))
         values = rows.view(-1).view(getattr(torch, field.dtype or "")).view(shape)
-        return self._images(values) if field.kind == "image" else values
-
-    def _images(self, pixels: torch.Tensor) -> Any:
-        """(sample, height, width, channel) as the view wants images."""
-        if self._view.image_as == "numpy":
-            return pixels
-        if self._view.image_as == "pil":
-            return [pil_image(image) for image in pixels.numpy()]
-        return pixels.permute(0, 3, 1, 2)
+        return images_shown(values, self._view.image_as) if field.kind == "image" else values
 
     def _samples(
         self,
@@ -309,18 +319,15 @@ class BatchReader:
             del batch[name]
 
 
-def _column(located: Located, field: Field) -> Any:
-    """A scalar field of many samples: a tensor, or a list of names."""
-    values = located.column(field.name)
-    if field.kind == "scalar" and field.names is not None:
-        return [field.names[value] for value in values.tolist()]
-    return torch.from_numpy(values)
+def _parts(batch: dict[str, Any], counts: list[int]) -> list[dict[str, Any]]:
+    """Several batches out of one, of so many samples each."""
+    bounds = list(pairwise(accumulate(counts, initial=0)))
+    fields = {name: _cut(values, bounds) for name, values in batch.items()}
+    return [{name: values[turn] for name, values in fields.items()} for turn in range(len(counts))]
 
 
 def _cut(values: Any, bounds: list[tuple[int, int]]) -> list[Any]:
     """Parts of a field: NOTE [ a small tensor keeps no batch ]."""
-    if len(bounds) == 1:
-        return [values]
     if not isinstance(values, torch.Tensor):
         return [values[start:end] for start, end in bounds]
     # Slices of the tensor would have all of its storage.

@@ -35,10 +35,7 @@ def collate(samples: Sequence[Any]) -> Any:
         The joined fields in a container of the samples' kind, or the joined values.
     """
     if isinstance(samples, GatheredSamples):
-        batch = samples.collated()
-        if isinstance(batch, dict):
-            return {name: _joined(values) for name, values in batch.items()}
-        return tuple(_joined(values) for values in batch)
+        return samples.collated(_joined)
     first = samples[0]
     if isinstance(first, list):
         return [_joined(list(values)) for values in zip(*samples, strict=True)]

@@ -68,11 +68,18 @@ class GatheredSamples(Sequence[Any]):
             ),
         )
 
-    def collated(self) -> Any:
-        """The whole batch: a dict of fields, or a tuple of them."""
-        if self._as_tuples:
-            return tuple(self._batch[name] for name in self._names)
-        return {name: self._batch[name] for name in self._names}
+    def collated(self, join: Callable[[list[Any]], Any] | None = None) -> Any:
+        """The whole batch: a dict of fields, or a tuple of them.
+
+        Args:
+            join: Makes one value of a field that is a list; None leaves it.
+        """
+        values = [self._batch[name] for name in self._names]
+        if join is not None:
+            for at, column in enumerate(values):
+                if isinstance(column, list):
+                    values[at] = join(column)
+        return tuple(values) if self._as_tuples else dict(zip(self._names, values, strict=True))
 
     def _samples(self) -> list[Any]:
         """All samples, made in one go: a field at a time is far quicker than a value at a time."""

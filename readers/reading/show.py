@@ -90,6 +90,15 @@ def _image_tensor(pixels: NDArray[Any]) -> torch.Tensor:
     return torch.from_numpy(pixels).permute(2, 0, 1)
 
 
+def images_shown(pixels: torch.Tensor, image_as: ImageAs) -> Any:
+    """The images of a batch, (sample, height, width, channel), as the caller wants them."""
+    if image_as == "numpy":
+        return pixels
+    if image_as == "pil":
+        return [pil_image(image) for image in pixels.numpy()]
+    return pixels.permute(0, 3, 1, 2)
+
+
 def pil_image(pixels: NDArray[Any]) -> Any:
     """(height, width, channel) pixels as a Pillow image.
 

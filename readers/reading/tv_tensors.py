@@ -83,7 +83,7 @@ def check_fields(fields: Sequence[Field], returns: Sequence[str] | None) -> None
 
 def _tv_tensors() -> Any:
     try:
-        from torchvision import tv_tensors  # type: ignore[import-not-found, unused-ignore]
+        from torchvision import tv_tensors
     except ImportError as error:
         raise ImportError(
             "image_as='tv_tensor' needs torchvision, from 0.23 on: pip install torchvision"

@@ -170,7 +170,10 @@ class StoreView:
     @property
     def selection(self) -> Selection:
         """Positions in the store of the samples, in order."""
-        selection = self._selection or self.chosen
+        selection = self._selection
+        if selection is not None:
+            return selection
+        selection = self.chosen
         if selection is None:
             if self.split is None:
                 selection = Selection.of_all(self.store.manifest.sample_count)

@@ -7,11 +7,16 @@ when the kernel is told of whole records first, and all of a batch at once. Tell
 needed the disk, the kernel is told of all.
 
 (mincore(2) would say what is cached, but not of files that belong to another user.)
+
+NOTE [ cached records are left alone ]: `bring_in` asks for less still. After so many batches in a
+row that needed no disk it touches nothing in advance, and looks only at how many faults the thread
+has had since its batch before. Where they grew, something was not cached: it probes again.
 """
 
 from __future__ import annotations
 
 import resource
+import threading
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -24,6 +29,9 @@ from readers.store.place import Place
 from readers.store.record_bytes import NO_PICKLE, NOT_ADDED, FileBytes, Pieces, Wanted, check_within
 
 _PROBE_COUNT = 4
+
+_WARM_COUNT = 32
+"""Batches in a row without the disk, after which the store counts as cached."""
 
 
 class MappedBytes:
@@ -45,6 +53,8 @@ class MappedBytes:
         self._open_sizes: NDArray[np.int64] = np.full(len(sizes), NOT_ADDED, np.int64)
         self._paths: list[Place | None] = [None] * len(sizes)
         self._is_closed = False
+        self._warm_count = 0
+        self._faults = threading.local()
         self.memory = self._range.data
 
     def __reduce__(self) -> NoReturn:
@@ -77,6 +87,37 @@ class MappedBytes:
             places.append(self._range.starts[part.shards] + part.offsets)
         waited = self._announce_cold(wanted, places)
         return [Pieces(self.memory, starts, False, waited) for starts in places]
+
+    def start_of(self, number: int) -> int:
+        """Where the file of a shard begins in the memory."""
+        return int(self._range.starts[number])
+
+    def bring_in(self, starts: NDArray[np.int64], byte_count: int) -> bool:
+        """Have parts of one length read that are not cached, before they are copied.
+
+        Args:
+            starts: (part,) int64, where each begins in the memory: in files that were added.
+            byte_count: Bytes of each, at least 1.
+
+        Returns:
+            Whether the kernel was told to read them: NOTE [ cached records are left alone ].
+        """
+        before = _disk_fault_count()
+        if getattr(self._faults, "count", before) != before:
+            self._warm_count = 0
+        self._faults.count = before
+        if self._warm_count >= _WARM_COUNT or not len(starts):
+            return False
+        step = max(1, len(starts) // _PROBE_COUNT)
+        self.memory[starts[::step] + byte_count // 2].sum()
+        self._faults.count = _disk_fault_count()
+        if self._faults.count == before:
+            self._warm_count += 1
+            return False
+        self._warm_count = 0
+        for start in starts.tolist():
+            self._range.will_need(start, byte_count)
+        return True
 
     def announce(self, wanted: Sequence[Wanted]) -> None:
         """See `RecordBytes.announce`. Records that are cached cost their call alone.

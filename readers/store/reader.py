@@ -283,10 +283,10 @@ class StoreReader:
 
     def located(self, indices: NDArray[np.int64]) -> Located:
         """Many samples, found once for all that is asked about them. Their shards are opened."""
-        numbers = self._shard_numbers(indices)
+        numbers = self.shard_numbers(indices)
         return Located(self, numbers, indices - self.first_samples[numbers])
 
-    def _shard_numbers(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+    def shard_numbers(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         """The shard of each sample. All of them are opened."""
         if len(self._shards) == 1:
             numbers = np.zeros(len(indices), np.int64)

@@ -74,6 +74,39 @@ def test_cold_records_are_read_ahead_and_counted(tmp_path, folder, run_python):
     assert run_python(COLD, folder) == [1, 1, False]
 
 
+GROWN_COLD = """
+import ctypes, json, mmap, os, pathlib, sys
+import numpy as np
+from readers.dataset import LMDBDataset
+from readers.reading.batch_reader import BatchReader
+from readers.stats import Watch
+dataset = LMDBDataset(sys.argv[1])
+reader, order, watch = BatchReader(dataset.view), np.random.default_rng(0).permutation(30), Watch()
+for _ in range(60):
+    reader.read(order, 0, watch=watch)
+store, warm_count = dataset.view.store, watch.storage_batch_count
+madvise, memory = ctypes.CDLL(None).madvise, store.bytes.memory
+counts = []
+for at in range(3):
+    madvise(ctypes.c_void_p(memory.ctypes.data), ctypes.c_size_t(len(memory)), mmap.MADV_DONTNEED)
+    for path in pathlib.Path(sys.argv[1]).glob("shard-*"):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    before = watch.storage_batch_count
+    assert reader.read(order, 0, watch=watch).collated()["label"].tolist() == order.tolist()
+    counts.append(watch.storage_batch_count - before)
+print(json.dumps([warm_count <= 1, counts]))
+"""
+
+
+def test_records_that_left_memory_are_read_ahead_again(tmp_path, folder, run_python):
+    """Nothing is probed where all was cached for long, but the faults of one batch end that."""
+    if not can_forget(tmp_path / "file"):
+        pytest.skip("this file system keeps all in memory")
+    assert run_python(GROWN_COLD, folder) == [True, [0, 1, 1]]
+
+
 def test_warm_records_are_left_alone(folder):
     """Nothing is told to the kernel when all is there; nor when there is nothing to read."""
     store = LMDBDataset(folder).view.store
