@@ -101,10 +101,10 @@ FAULTS = {
         "error=EROFS",
         "Read-only file system",
     ),
-    "report": (SYNCS, "{work}/reports/00001.partial", "error=EDQUOT", "Disk quota exceeded"),
+    "report": (RENAMES, "{work}/reports/00001", "error=EDQUOT", "Disk quota exceeded"),
     "manifest": (SYNCS, "{work}/store/manifest.json.partial", "error=EIO", "Input/output error"),
     "publish": (RENAMES, "{work}/store", "error=ESTALE", "Stale file handle"),
-    "clean-up": ("unlink,unlinkat", "{work}/task-plan", "error=EIO", "Input/output error"),
+    "clean-up": ("unlink,unlinkat", "{work}/task-plan", "error=EIO:when=2+", "Input/output error"),
 }
 
 

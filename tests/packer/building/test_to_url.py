@@ -10,10 +10,10 @@ import time
 
 import pytest
 
-from packer.building import build as building
 from packer.building.build import build
 from packer.errors import BuildError, NoSpaceError, TargetExistsError
 from packer.workspace import space
+from packer.workspace.folder import Workspace
 from packer.workspace.step import Step
 from packer.workspace.upload import workspace_of
 from readers.store.errors import RemoteError, StoreError, StoreIncompleteError, StoreNotFoundError
@@ -137,7 +137,7 @@ def test_a_build_that_died_behind_the_last_upload_is_done(
 ):
     """The manifest is there: all that is left is to clean up."""
     with monkeypatch.context() as patch:
-        patch.setattr(building.Workspace, "remove", lambda self: (_ for _ in ()).throw(OSError(5)))
+        patch.setattr(Workspace, "remove", lambda self: (_ for _ in ()).throw(OSError(5)))
         with pytest.raises(BuildError):
             build(raw, url, many_shards, worker_count=1, scratch=scratch)
     assert len(open_store(url).manifest.shards) == 4
