@@ -12,21 +12,21 @@ from typing import Any
 from packer.building.begin import Begun, Run, begin, scan_raw
 from packer.building.finish import OnError, finish
 from packer.building.reject_limits import stop_at
-from packer.building.spooling import spooled
+from packer.building.spooling import check_forward, spooled
+from packer.engines.choose import EngineName, check_engine, make_engine
 from packer.engines.engine import Engine
-from packer.engines.local import LocalEngine
 from packer.plan.shards import BuildPlan, make_plan
 from packer.progress import Progress
 from packer.recipe import Recipe
 from packer.report import BuildReport, make_report
 from packer.sources import SourceOptions
+from packer.sources.dataset import is_dataset
 from packer.workspace.folder import Workspace
 from packer.workspace.lock import TargetLock
 from packer.workspace.scratch import scratch_folder
 from packer.workspace.space import disk_named
 from packer.workspace.step import OnStep, Step, untold
 from packer.workspace.unfinished import is_published
-from readers.machine import core_count, local_rank_count
 from readers.store.manifest import Manifest, read_manifest
 
 
@@ -38,6 +38,8 @@ def build(
     source: SourceOptions | None = None,
     worker_count: int | None = None,
     scratch: str | Path | None = None,
+    engine: EngineName = "local",
+    scheduler: Any = None,
     on_error: OnError = "reject",
     rejects_max: str | int = "1%",
     overwrite: bool = False,
@@ -62,6 +64,10 @@ def build(
         scratch: Folder on a local disk in which shards are written before they are moved into
             place. None means beside the store, or the system's temporary folder when the store is
             to be on a network file system.
+        engine: Who makes the shards: "local", processes of this machine, or "dask", the workers of
+            a Dask cluster, which all see `raw` and `out` under the same paths.
+        scheduler: With "dask": the address of its scheduler, or a Client or a Cluster of
+            `distributed`. None starts a `LocalCluster` of `worker_count` threads.
         on_error: "reject" leaves out a raw item that cannot be packed and names it; "fail" stops.
         rejects_max: How many raw items may be rejected: a count, or a share of those found such as
             "1%", rounded down. One must be left to store in any case.
@@ -90,8 +96,12 @@ def build(
         NoSpaceError: A disk is full.
         DiskError: A disk or a file server fails where the store is written.
         WorkerError: Build workers died, over and over.
+        NodeError: A Dask worker has other libraries, or does not see `raw` or `out`.
     """
     started = time.monotonic()
+    check_engine(engine, scheduler, worker_count)
+    if engine != "local" and is_dataset(raw):
+        raise ValueError("a Dataset cannot be handed to a cluster; build it with engine='local'")
     out = Path(os.path.abspath(out))
     run = Run(
         out=out,
@@ -107,18 +117,34 @@ def build(
         retry_rejects=retry_rejects,
         shows_progress=shows_progress,
         on_step=on_step,
+        is_shared=engine != "local",
     )
-    workers = worker_count or max(1, core_count() // local_rank_count())
     with contextlib.ExitStack() as stack:
-        engine = stack.enter_context(LocalEngine(run.workspace, workers))
-        scan = scan_raw(raw, source or SourceOptions(), run, engine, stack)
+        maker = stack.enter_context(
+            make_engine(
+                engine,
+                run.workspace,
+                scheduler=scheduler,
+                worker_count=worker_count,
+                scratch=scratch,
+            )
+        )
+        scan = scan_raw(raw, source or SourceOptions(), run, maker, stack)
         plan = make_plan(scan, recipe or Recipe())
+        if run.is_shared:
+            check_forward(plan)
         if on_error == "fail":
             # Of what the recipe chooses: what it leaves out is no reason to stop.
             stop_at([*plan.scan.rejects, *plan.scan.annotation_rejects])
-        made = _carry_out(plan, run, engine)
+        made = _carry_out(plan, run, maker)
     return make_report(
-        out, made.manifest, started, workers, kept=made.kept, done=made.done, notices=run.notices
+        out,
+        made.manifest,
+        started,
+        maker.worker_count,
+        kept=made.kept,
+        done=made.done,
+        notices=run.notices,
     )
 
 
@@ -152,6 +178,8 @@ def _carry_out(plan: BuildPlan, run: Run, engine: Engine) -> _Made:
             begun = begin(plan, run)
         if begun is None:
             return _as_it_is(out)
+        if run.is_shared:
+            workspace.open_to_nodes()
         run.on_step(Step.PLANNED)
         _make_shards(begun, run, engine)
         run.on_step(Step.SHARDS_FINISHED)
@@ -193,4 +221,5 @@ def _make_shards(begun: Begun, run: Run, engine: Engine) -> None:
             bar.say(text)
 
         if begun.numbers:
-            engine.map(begun.numbers, folder, on_progress, on_notice)
+            numbers = begun.largest_first() if run.is_shared else begun.numbers
+            engine.map(numbers, folder, on_progress, on_notice)

@@ -12,6 +12,7 @@ from packer.building.build import build
 from packer.building.planned import plan_build
 from packer.cli import Terminated, printable
 from packer.cli.options import (
+    ENGINE_OPTIONS,
     OUTCOME_OPTIONS,
     RECIPE_OPTIONS,
     SOURCE_OPTIONS,
@@ -19,6 +20,7 @@ from packer.cli.options import (
     build_settings,
     with_options,
 )
+from packer.engines.choose import EngineName, check_engine
 from packer.workspace.folder import Workspace
 from packer.workspace.step import Step
 
@@ -26,7 +28,7 @@ from packer.workspace.step import Step
 @click.command("build")
 @click.argument("raw", type=click.Path(path_type=Path))
 @click.argument("out", type=click.Path(path_type=Path))
-@with_options(SOURCE_OPTIONS, RECIPE_OPTIONS, WORK_OPTIONS, OUTCOME_OPTIONS)
+@with_options(SOURCE_OPTIONS, RECIPE_OPTIONS, WORK_OPTIONS, ENGINE_OPTIONS, OUTCOME_OPTIONS)
 @click.option(
     "--plan-only",
     is_flag=True,
@@ -38,6 +40,8 @@ def build_command(
     out: Path,
     worker_count: int | None,
     scratch: Path | None,
+    engine: EngineName,
+    scheduler: str | None,
     plan_only: bool,
     as_json: bool,
     **settings: Any,
@@ -48,7 +52,13 @@ def build_command(
     names the images. Interrupted at any moment, the same command goes on where it stopped.
     """
     source, recipe, outcome = build_settings(settings)
+    try:
+        check_engine(engine, scheduler, worker_count)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
     if plan_only:
+        if engine != "local":
+            raise click.UsageError("--plan-only makes no shard, so --engine does not apply to it")
         if worker_count is not None or scratch is not None:
             raise click.UsageError(
                 "--workers and --scratch are of those who make shards: give them to packer work"
@@ -65,6 +75,8 @@ def build_command(
             source=source,
             worker_count=worker_count,
             scratch=scratch,
+            engine=engine,
+            scheduler=scheduler,
             shows_progress=True,
             on_step=steps.append,
             **outcome,
