@@ -139,6 +139,19 @@ class Begun:
         """The shards that are to be made."""
         return [number for number in range(len(self.plan.cuts)) if number not in self.kept]
 
+    def largest_first(self) -> list[int]:
+        """The same, so that no large one is begun last.
+
+        Those of about one size stay in order: a file that can only be read forward wants that.
+        """
+        cuts, sizes = self.plan.cuts, self.plan.record_bytes
+
+        def magnitude(number: int) -> int:
+            first, end = cuts[number]
+            return int(sizes[first:end].sum()).bit_length()
+
+        return sorted(self.numbers, key=magnitude, reverse=True)
+
     @property
     def item_count(self) -> int:
         """The items in them."""

@@ -14,14 +14,15 @@ from typing import Any
 from packer.building.begin import Begun, Run, begin, check_replacement, scan_raw
 from packer.building.finish import OnError, finish
 from packer.building.reject_limits import stop_at
-from packer.building.spooling import spooled
+from packer.building.spooling import check_forward, spooled
+from packer.engines.choose import EngineName, check_engine, make_engine
 from packer.engines.engine import Engine
-from packer.engines.local import LocalEngine
 from packer.plan.shards import BuildPlan, make_plan
 from packer.progress import Progress, Waiting, is_notebook, say
 from packer.recipe import Recipe
 from packer.report import BuildReport, make_report
 from packer.sources import SourceOptions
+from packer.sources.dataset import is_dataset
 from packer.workspace.lock import TargetLock
 from packer.workspace.publish import is_taken
 from packer.workspace.scratch import scratch_folder
@@ -29,7 +30,6 @@ from packer.workspace.space import disk_named
 from packer.workspace.step import OnStep, Step, untold
 from packer.workspace.unfinished import is_published
 from packer.workspace.upload import connected, workspace_of
-from readers.machine import core_count, local_rank_count
 from readers.store.manifest import Manifest, read_manifest
 from readers.store.place import Place, place_of
 from readers.store.wording import did_you_mean
@@ -43,6 +43,8 @@ def build(
     source: SourceOptions | None = None,
     worker_count: int | None = None,
     scratch: str | Path | None = None,
+    engine: EngineName = "local",
+    scheduler: Any = None,
     on_error: OnError = "reject",
     rejects_max: str | int = "1%",
     overwrite: bool = False,
@@ -72,6 +74,10 @@ def build(
         scratch: Folder on a local disk in which shards are written before they are moved into
             place. None means beside the store, or the system's temporary folder when the store is
             to be on a network file system.
+        engine: Who makes the shards: "local", processes of this machine, or "dask", the workers of
+            a Dask cluster, which all see `raw` and `out` under the same paths.
+        scheduler: With "dask": the address of its scheduler, or a Client or a Cluster of
+            `distributed`. None starts a `LocalCluster` of `worker_count` threads.
         on_error: "reject" leaves out a raw item that cannot be packed and names it; "fail" stops.
         overwrite: Replace a store at `out`, in one step once the new one is whole, and discard an
             unfinished build of other settings.
@@ -109,6 +115,7 @@ def build(
         NoSpaceError: A disk is full.
         DiskError: A disk or a file server fails where the store is written.
         WorkerError: Build workers died, over and over.
+        NodeError: A Dask worker has other libraries, or does not see `raw` or `out`.
     """
     started = time.monotonic()
     recipe = _recipe_of(recipe, settings)
@@ -118,6 +125,9 @@ def build(
     out = place_of(out, storage_options)
     if isinstance(out, Path):
         out = Path(os.path.abspath(out))
+    check_engine(engine, scheduler, worker_count, out)
+    if engine != "local" and is_dataset(raw):
+        raise ValueError("a Dataset cannot be handed to a cluster; build it with engine='local'")
     check_replacement(out, update=update, overwrite=overwrite, needs_update=rehash or retry_rejects)
     with connected(out), contextlib.ExitStack() as stack:
         run = Run(
@@ -134,25 +144,35 @@ def build(
             retry_rejects=retry_rejects,
             shows_progress=shows_progress or (is_notebook() if progress is None else progress),
             on_step=on_step,
+            is_shared=engine != "local",
         )
-        count = worker_count or max(1, core_count() // local_rank_count())
-        engine = stack.enter_context(LocalEngine(run.workspace, count))
+        maker = stack.enter_context(
+            make_engine(
+                engine,
+                run.workspace,
+                scheduler=scheduler,
+                worker_count=worker_count,
+                scratch=scratch,
+            )
+        )
         with Waiting("scanning", shows=run.shows_progress):
-            scan = scan_raw(raw, source or SourceOptions(), run, engine, stack)
+            scan = scan_raw(raw, source or SourceOptions(), run, maker, stack)
             plan = make_plan(scan, recipe)
+        if run.is_shared:
+            check_forward(plan)
         if run.shows_progress:
             # Before hours of work, which may be for nothing if one of them is wrong.
             say(plan.scan.notes)
         if on_error == "fail":
             # Of what the recipe chooses: what it leaves out is no reason to stop.
             stop_at([*plan.scan.rejects, *plan.scan.annotation_rejects])
-        made = _carry_out(plan, run, engine)
+        made = _carry_out(plan, run, maker)
     raw_bytes = sum(item.byte_count for item in plan.scan.items)
     return make_report(
         out,
         made.manifest,
         started,
-        count,
+        maker.worker_count,
         kept=made.kept,
         done=made.done,
         making_s=made.making_s,
@@ -210,6 +230,8 @@ def _carry_out(plan: BuildPlan, run: Run, engine: Engine) -> _Made:
             begun = begin(plan, run)
         if begun is None:
             return _as_it_is(out)
+        if run.is_shared:
+            workspace.open_to_nodes()
         run.on_step(Step.PLANNED)
         making = time.monotonic()
         _make_shards(begun, run, engine)
@@ -256,4 +278,5 @@ def _make_shards(begun: Begun, run: Run, engine: Engine) -> None:
             bar.say(text)
 
         if begun.numbers:
-            engine.map(begun.numbers, folder, on_progress, on_notice)
+            numbers = begun.largest_first() if run.is_shared else begun.numbers
+            engine.map(numbers, folder, on_progress, on_notice)

@@ -10,8 +10,9 @@ import click
 
 from packer.building.build import build
 from packer.building.planned import plan_build
-from packer.cli import Terminated, printable
+from packer.cli import Terminated, in_options, printable
 from packer.cli.options import (
+    ENGINE_OPTIONS,
     OUTCOME_OPTIONS,
     RECIPE_OPTIONS,
     SOURCE_OPTIONS,
@@ -20,6 +21,7 @@ from packer.cli.options import (
     with_options,
 )
 from packer.cli.params import PLACE
+from packer.engines.choose import EngineName, check_engine
 from packer.workspace.step import Step
 from packer.workspace.upload import workspace_of
 from readers.store.place import Place
@@ -28,7 +30,7 @@ from readers.store.place import Place
 @click.command("build")
 @click.argument("raw", type=click.Path(path_type=Path))
 @click.argument("out", type=PLACE)
-@with_options(SOURCE_OPTIONS, RECIPE_OPTIONS, WORK_OPTIONS, OUTCOME_OPTIONS)
+@with_options(SOURCE_OPTIONS, RECIPE_OPTIONS, WORK_OPTIONS, ENGINE_OPTIONS, OUTCOME_OPTIONS)
 @click.option(
     "--plan-only",
     is_flag=True,
@@ -44,6 +46,8 @@ def build_command(
     out: Place,
     worker_count: int | None,
     scratch: Path | None,
+    engine: EngineName,
+    scheduler: str | None,
     plan_only: bool,
     is_quiet: bool,
     is_verbose: bool,
@@ -58,7 +62,13 @@ def build_command(
     stopped.
     """
     source, recipe, outcome = build_settings(settings, out)
+    try:
+        check_engine(engine, scheduler, worker_count, out)
+    except ValueError as error:
+        raise click.UsageError(in_options(str(error))) from error
     if plan_only:
+        if engine != "local":
+            raise click.UsageError("--plan-only makes no shard, so --engine does not apply to it")
         if worker_count is not None or scratch is not None:
             raise click.UsageError(
                 "--workers and --scratch are of those who make shards: give them to packer work"
@@ -89,6 +99,8 @@ def build_command(
             source=source,
             worker_count=worker_count,
             scratch=scratch,
+            engine=engine,
+            scheduler=scheduler,
             progress=not is_quiet,
             on_step=on_step,
             **outcome,

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 from packer.building.begin import check_replacement
 from packer.cli import in_options
 from packer.cli.params import BYTE_SIZE, CLASS_NAMES, SPLIT_SHARES
+from packer.engines.choose import EngineName
 from packer.policies import POLICIES
 from packer.recipe import (
     NEEDS,
@@ -201,6 +202,23 @@ WORK_OPTIONS = (
     ),
 )
 """How shards are made on one machine."""
+
+ENGINE_OPTIONS = (
+    click.option(
+        "--engine",
+        type=click.Choice(get_args(EngineName)),
+        default="local",
+        show_default=True,
+        help="Who makes the shards: processes of this machine, or the workers of a Dask cluster.",
+    ),
+    click.option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="With --engine dask: of the cluster's scheduler, such as tcp://10.0.0.1:8786. "
+        "Default: a cluster on this machine, of --workers threads.",
+    ),
+)
+"""Where shards are made."""
 
 OUTCOME_OPTIONS = (
     click.option(

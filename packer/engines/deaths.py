@@ -59,10 +59,12 @@ class Deaths:
 
     Args:
         workspace: The build's workspace.
+        again: When or where a shard is tried again, for people.
     """
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, again: str = "at the end, on its own") -> None:
         self._workspace = workspace
+        self._again = again
         self._count = 0
         self._itemless_count = 0
         self._by_item: Counter[tuple[int, int]] = Counter()
@@ -96,7 +98,7 @@ class Deaths:
         place = (death.number, death.position)
         self._by_item[place] += 1
         if self._by_item[place] < _DEATHS_PER_ITEM:
-            return f"{text}; shard {death.number} is tried again at the end, on its own"
+            return f"{text}; shard {death.number} is tried again {self._again}"
         self._lost.setdefault(death.number, {})[death.position] = (
             f"a build worker died twice while working on it ({death.how})"
         )

@@ -20,7 +20,12 @@ class Engine(Protocol):
 
     A shard task (`packer.engines.task.build_shard`) is a function of the workspace alone: its bytes
     do not depend on which engine maps it, on which machine, or on how often.
+
+    Attributes:
+        worker_count: Build workers at once, as far as it is known.
     """
+
+    worker_count: int
 
     def start_ahead(self) -> None:
         """Get ready while the raw data is still looked through. What fails is told by `map`."""

@@ -157,10 +157,11 @@ def _handle(
         on_progress(len(workspace.read_items(number)) - worker.done, number)
         worker.number = None
     else:
-        raise _error(message)
+        raise task_error(message)
 
 
-def _error(message: dict[str, Any]) -> Exception:
+def task_error(message: dict[str, Any]) -> Exception:
+    """The error that a build worker has told of."""
     text = message["message"]
     if message["kind"] == "reject":
         return RejectedItemError(
@@ -183,12 +184,13 @@ class LocalEngine:
 
     Attributes:
         workspace: The same.
+        worker_count: The same.
     """
 
     def __init__(self, workspace: Workspace, worker_count: int) -> None:
         self.workspace = workspace
+        self.worker_count = worker_count
         self._crew = Crew(workspace)
-        self._worker_count = worker_count
 
     def start_ahead(self) -> None:
         """Start one build worker before it is known what there is to do."""
@@ -198,7 +200,7 @@ class LocalEngine:
         self, numbers: Iterable[int], scratch: Path, on_progress: OnProgress, on_notice: OnNotice
     ) -> None:
         """Have shards made; see `Engine.map` and `map_tasks`."""
-        map_tasks(self._crew, numbers, scratch, self._worker_count, on_progress, on_notice)
+        map_tasks(self._crew, numbers, scratch, self.worker_count, on_progress, on_notice)
 
     def stop(self) -> None:
         """End all build workers, whatever they are doing."""
@@ -254,11 +256,11 @@ class Crew:
         self._selector.register(worker.output, selectors.EVENT_READ, worker)
         return worker
 
-    def ready(self) -> list[_Worker]:
+    def ready(self, wait_s: float = _QUIET_S) -> list[_Worker]:
         """Workers that said something, or died, as soon as there are any; none after a while."""
         if not self.workers:
             return []
-        return [key.data for key, _ in self._selector.select(_QUIET_S)]
+        return [key.data for key, _ in self._selector.select(wait_s)]
 
     def dismiss(self, worker: _Worker) -> None:
         """There is no more to do for a worker: its input ends, and so does it."""

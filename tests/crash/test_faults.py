@@ -101,7 +101,7 @@ FAULTS = {
         "error=EROFS",
         "Read-only file system",
     ),
-    "report": (RENAMES, "{work}/reports/00001", "error=EDQUOT", "Disk quota exceeded"),
+    "report": (SYNCS, "{work}/reports", "error=EDQUOT", "Disk quota exceeded"),
     "manifest": (SYNCS, "{work}/store/manifest.json.partial", "error=EIO", "Input/output error"),
     "publish": (RENAMES, "{work}/store", "error=ESTALE", "Stale file handle"),
     "clean-up": ("unlink,unlinkat", "{work}/task-plan", "error=EIO:when=2+", "Input/output error"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from packer.engines.dask import DaskEngine
 from packer.engines.engine import Engine
 from packer.engines.local import LocalEngine
 from packer.workspace.folder import Workspace
@@ -13,3 +14,10 @@ class TestLocal(EngineConformance):
 
     def make(self, workspace: Workspace, worker_count: int) -> Engine:
         return LocalEngine(workspace, worker_count)
+
+
+class TestDask(EngineConformance):
+    """A Dask cluster of this machine."""
+
+    def make(self, workspace: Workspace, worker_count: int) -> Engine:
+        return DaskEngine(workspace, None, worker_count)
