@@ -14,6 +14,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from packer.errors import BuildError
 from packer.workspace.folder import Workspace
@@ -52,17 +53,30 @@ def node_scratch_folder(workspace: Workspace, scratch: str | Path | None) -> Ite
         base = _base(scratch)
     prefix = f"packer-{_digest(workspace)}-node-"
     for entry in base.glob(f"{prefix}*"):
-        with contextlib.suppress(OSError), open(entry / _HELD, "rb") as held:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with contextlib.suppress(OSError), open(entry / _HELD, "rb") as left:
+            fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(entry, ignore_errors=True)
-    folder = base / f"{prefix}{secrets.token_hex(8)}"
-    folder.mkdir()
-    try:
-        with open(folder / _HELD, "wb") as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
+    folder, held = _held_folder(base, prefix)
+    with held:
+        try:
             yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _held_folder(base: Path, prefix: str) -> tuple[Path, IO[bytes]]:
+    """A new folder, and the open file whose lock says that it is in use."""
+    while True:
+        folder = base / f"{prefix}{secrets.token_hex(8)}"
+        folder.mkdir()
+        held = open(folder / _HELD, "wb")  # noqa: SIM115
+        fcntl.flock(held, fcntl.LOCK_EX)
+        try:
+            if os.path.samestat(os.fstat(held.fileno()), os.stat(folder / _HELD)):
+                return folder, held
+        except FileNotFoundError:
+            pass
+        held.close()  # Another process took it for one that was left, before it was locked.
 
 
 _HELD = "held"
