@@ -101,7 +101,8 @@ def scan_raw(
     if not is_dataset(raw):
         _check_apart(Path(raw), run.workspace.folder if isinstance(run.out, Url) else run.out)
     if not run.workspace.folder.exists():
-        check_target(run.out, overwrite=run.may_replace)
+        known = None if is_dataset(raw) else Path(raw)
+        check_target(run.out, overwrite=run.may_replace, raw=known)
     if is_dataset(raw):
         spool = stack.enter_context(spool_folder(run.workspace, run.scratch))
         return scan_dataset(raw, spool, source)

@@ -104,7 +104,7 @@ def build(
         TargetExistsError: Something is at `out`.
         TargetBusyError: Another build is writing there.
         BuildMismatchError: An unfinished build of other settings or data is in the way.
-        TooManyRejectsError: Past `rejects_max`; the message names every reject.
+        TooManyRejectsError: Past `rejects_max`; the message says what was rejected and why.
         RejectedItemError: An item was rejected under on_error="fail".
         NoSpaceError: A disk is full.
         DiskError: A disk or a file server fails where the store is written.
@@ -201,7 +201,7 @@ class _Made:
 def _carry_out(plan: BuildPlan, run: Run, engine: Engine) -> _Made:
     """Make the shards of a plan and publish them, or see that this is done already."""
     workspace, out = run.workspace, run.out
-    with disk_named(out, plan.byte_count), TargetLock(workspace, out):
+    with disk_named(out, workspace.has_finished, plan.byte_count), TargetLock(workspace, out):
         with workspace.removed_unless_begun():
             if is_published(workspace, out, None if run.update else plan.facts()):
                 # Killed between the last two steps: all that is left is to clean up.
