@@ -22,6 +22,7 @@ from packer.progress import Progress, Waiting, is_notebook, say
 from packer.recipe import Recipe
 from packer.report import BuildReport, make_report
 from packer.sources import SourceOptions
+from packer.sources.walk import walks_told
 from packer.workspace.lock import TargetLock
 from packer.workspace.publish import is_taken
 from packer.workspace.scratch import scratch_folder
@@ -137,7 +138,7 @@ def build(
         )
         count = worker_count or max(1, core_count() // local_rank_count())
         engine = stack.enter_context(LocalEngine(run.workspace, count))
-        with Waiting("scanning", shows=run.shows_progress):
+        with Waiting("scanning", shows=run.shows_progress) as waiting, walks_told(waiting.count):
             scan = scan_raw(raw, source or SourceOptions(), run, engine, stack)
             plan = make_plan(scan, recipe)
         if run.shows_progress:
@@ -245,10 +246,13 @@ def _make_shards(begun: Begun, run: Run, engine: Engine) -> None:
         ) as bar,
         spooled(workspace, plan, begun.numbers, run.scratch, bar.say),
     ):
+        bar.reject(len(plan.scan.rejects) + begun.reject_count)
 
         def on_progress(count: int, finished: int | None) -> None:
             bar.add(count)
             if finished is not None:
+                report = workspace.read_report(finished, begun.plan_id)
+                bar.reject(len(report.rejects) if report is not None else 0)
                 run.on_step(Step.SHARD_FINISHED)
 
         def on_notice(text: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from packer.errors import SourceError
-from packer.sources.walk import is_picture_name, walk
+from packer.sources.walk import is_picture_name, walk, walks_told
 from packer.wording import readable_path
 
 
@@ -222,3 +222,14 @@ def test_a_raw_path_that_is_no_folder_is_an_error(tmp_path):
     write_files(tmp_path, "a.txt")
     with pytest.raises(SourceError, match=r"a\.txt: the folder cannot be listed: Not a directory"):
         walk(tmp_path / "a.txt")
+
+
+def test_whoever_waits_is_told_how_far_the_walk_is(tmp_path, draw_tree):
+    """Behind each folder, with what was met so far; without the context nobody is."""
+    tree = draw_tree(tmp_path / "raw", ["a/1.png", "a/2.png", "b/3.png"])
+    (tree / "b" / "notes").write_text("")
+    told = []
+    with walks_told(lambda *counts: told.append(counts)):
+        walk(tree)
+    walk(tree)
+    assert told == [(1, 0), (2, 2), (3, 4)]
