@@ -17,6 +17,7 @@ from packer.building.reject_limits import stop_at
 from packer.building.spooling import spooled
 from packer.engines.engine import Engine
 from packer.engines.local import LocalEngine
+from packer.plan.gray import gray_ahead_text
 from packer.plan.shards import BuildPlan, make_plan
 from packer.progress import Progress, Waiting, is_notebook, say
 from packer.recipe import Recipe
@@ -143,7 +144,7 @@ def build(
             plan = make_plan(scan, recipe)
         if run.shows_progress:
             # Before hours of work, which may be for nothing if one of them is wrong.
-            say(plan.scan.notes)
+            say([*plan.scan.notes, *filter(None, [gray_ahead_text(plan.scan, plan.recipe)])])
         if on_error == "fail":
             # Of what the recipe chooses: what it leaves out is no reason to stop.
             stop_at([*plan.scan.rejects, *plan.scan.annotation_rejects])
