@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import threading
 import time
 from collections.abc import Iterable
+from typing import Any
 
 from tqdm import tqdm
 
-from packer.wording import rate_text, time_text
+from packer.wording import count_text, rate_text, time_text
 
 LOG_INTERVAL_S = 30.0
 """Seconds between lines in a log, which is kept and read later."""
@@ -21,6 +23,11 @@ _FIRST_S = 0.5
 def is_notebook() -> bool:
     """Whether stderr is the output of a notebook's cell, which shows a bar as a terminal does."""
     return type(sys.stderr).__module__.startswith("ipykernel.")
+
+
+def _bar_class() -> Any:
+    """Of a notebook its own, which is loaded there alone: it takes a while."""
+    return importlib.import_module("tqdm.auto").tqdm if is_notebook() else tqdm
 
 
 def say(lines: Iterable[str]) -> None:
@@ -57,7 +64,8 @@ class Progress:
         self._total, self._first, self._done = total, done, done
         self._unit, self._verb, self._interval_s = unit, verb, interval_s
         self._started = self._told = time.monotonic()
-        self._bar = tqdm(
+        self._reject_count = 0
+        self._bar = _bar_class()(
             total=total,
             initial=done,
             unit=f" {unit}",
@@ -76,6 +84,12 @@ class Progress:
             self._told = now
             self.say(self._line(now - self._started))
 
+    def reject(self, count: int) -> None:
+        """So many more were rejected."""
+        self._reject_count += count
+        if self._reject_count:
+            self._bar.set_postfix_str(count_text(self._reject_count, "reject"), refresh=False)
+
     def say(self, text: str) -> None:
         """A line above the bar, also where none is drawn: it is part of a job's log."""
         if self._shows:
@@ -87,10 +101,11 @@ class Progress:
             return f"{self._verb} {self._done:,} {self._unit}"
         text = f"{self._verb} {self._done:,} of {self._total:,} {self._unit}"
         rate = (self._done - self._first) / max(seconds, 1e-9)
+        rejected = f", {count_text(self._reject_count, 'reject')}" if self._reject_count else ""
         if rate <= 0:
-            return text
-        left = (self._total - self._done) / rate
-        return f"{text}, {rate_text(rate)} {self._unit}/s, {time_text(left)} left"
+            return text + rejected
+        left = time_text((self._total - self._done) / rate)
+        return f"{text}, {rate_text(rate)} {self._unit}/s{rejected}, {left} left"
 
     def __enter__(self) -> Progress:
         return self
@@ -102,7 +117,8 @@ class Progress:
 class Waiting:
     """Shows that work goes on whose end cannot be told, such as a walk over folders.
 
-    A terminal shows for how long, from half a second on; a log has a line every 30 seconds.
+    A terminal shows for how long, from half a second on, and what was counted; a log has a line
+    every 30 seconds.
 
     Args:
         text: What goes on: "scanning".
@@ -111,19 +127,23 @@ class Waiting:
     """
 
     def __init__(self, text: str, *, shows: bool, interval_s: float = LOG_INTERVAL_S) -> None:
-        self._text = text
+        self._text, self._count_text = text, ""
         self._is_drawn = sys.stderr.isatty() or is_notebook()
         self._interval_s = _FIRST_S if self._is_drawn else interval_s
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._tell, daemon=True) if shows else None
 
+    def count(self, folders: int, files: int) -> None:
+        """So much was met so far."""
+        self._count_text = f"{count_text(files, 'file')}, {count_text(folders, 'folder')}, "
+
     def _tell(self) -> None:
         started = time.monotonic()
         width = 0
         while not self._is_over.wait(self._interval_s):
-            line = f"{self._text}: {time.monotonic() - started:.0f} s"
+            line = f"{self._text}: {self._count_text}{time.monotonic() - started:.0f} s"
             width = max(width, len(line))
-            sys.stderr.write(f"\r{line}" if self._is_drawn else f"{line}\n")
+            sys.stderr.write(f"\r{line:<{width}}" if self._is_drawn else f"{line}\n")
             sys.stderr.flush()
         if width and self._is_drawn:
             sys.stderr.write("\r" + " " * width + "\r")

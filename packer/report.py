@@ -7,16 +7,26 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from packer.advice import gray_text, python_lines, sizes_text
-from packer.wording import count_text, counts_text, rate_text, size_text, time_text
+from packer.wording import (
+    count_text,
+    counts_text,
+    rate_text,
+    reason_lines,
+    size_text,
+    time_text,
+)
 from readers.store.layout import REJECTS_NAME
 from readers.store.manifest import Manifest
 from readers.store.place import Place
-from readers.store.wording import few_text
+from readers.store.rejects import read_rejects
+from readers.store.wording import few, few_text
 
 _CLASSES_SHOWN_MAX = 10
+_REASONS_MAX = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +44,7 @@ class BuildReport:
         ignored: The same by reason.
         annotations: Annotations `found`, `stored` and `rejected`; empty where there are none. And
             `parts_rejected`, where parts of stored ones were: outlines, keypoints, attributes.
+        rejects: What was rejected and why, in a few lines; empty where the store is at a URL.
         raw_bytes: Size of the raw images that were to be packed.
         bytes: Size of all shards.
         shard_count: How many shards there are.
@@ -69,6 +80,7 @@ class BuildReport:
     content_sha256: str
     notes: list[str] = field(default_factory=list)
     python: list[str] = field(default_factory=list)
+    rejects: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """The report by name, as `--json` prints it."""
@@ -107,6 +119,7 @@ class BuildReport:
                 "keypoints and the like): the rest of each is stored"
             )
         if self.reject_count or self.annotations.get("rejected") or parts:
+            lines += [f"  {line}" for line in self.rejects]
             lines.append(f"  rejected: named in {self.path}/{REJECTS_NAME}")
         if self.splits:
             lines.append(f"splits: {counts_text(self.splits, len(self.splits))}")
@@ -182,7 +195,17 @@ def make_report(
             *notices,
         ],
         python=python_lines(str(out), manifest),
+        rejects=_reject_lines(out, manifest),
     )
+
+
+def _reject_lines(out: Place, manifest: Manifest) -> list[str]:
+    """What the reject list of a store says, in short."""
+    counts = manifest.source.annotations
+    listed = (manifest.source.reject_count, counts.get("rejected"), counts.get("parts_rejected"))
+    if not any(listed) or not isinstance(out, Path):
+        return []
+    return few(reason_lines((line.path, line.reason) for line in read_rejects(out)), _REASONS_MAX)
 
 
 def class_counts(manifest: Manifest) -> dict[str, int]:

@@ -11,6 +11,9 @@ NAMED_MAX = 20
 
 _NAMES_SHOWN_MAX = 5
 
+_ALIKE_MAX = 3
+"""Rejects of one reason that have a line each."""
+
 
 def size_text(byte_count: float) -> str:
     """A size in bytes with the unit that suits it: "512 bytes", "64.0 MiB"."""
@@ -62,6 +65,26 @@ def names_text(names: Iterable[str], count: int | None = None) -> str:
 def counts_text(counts: Mapping[str, int], most: int = NAMED_MAX) -> str:
     """The first few names and how often each was counted: "cat 12, dog 3 and 7 more"."""
     return few_text(list(counts.items()), most, lambda one: f"{one[0]} {one[1]:,}")
+
+
+def reason_lines(rejects: Iterable[tuple[str, str]]) -> list[str]:
+    """What was rejected and why: "12 x empty: 'a', 'b', 'c', 'd', 'e' and 7 more".
+
+    A reason of a few has a line for each of them: "a: empty".
+
+    Args:
+        rejects: (name, reason) of each.
+    """
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in rejects:
+        by_reason.setdefault(reason, []).append(name)
+    lines = []
+    for reason, names in by_reason.items():
+        if len(names) > _ALIKE_MAX:
+            lines.append(f"{len(names):,} x {reason}: {names_text(names)}")
+        else:
+            lines += [f"{name}: {reason}" for name in names]
+    return lines
 
 
 def cut_text(text: str, most: int) -> str:

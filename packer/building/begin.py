@@ -101,7 +101,8 @@ def scan_raw(
     if not is_dataset(raw):
         _check_apart(Path(raw), run.workspace.folder if isinstance(run.out, Url) else run.out)
     if not run.workspace.folder.exists():
-        check_target(run.out, overwrite=run.may_replace)
+        known = None if is_dataset(raw) else Path(raw)
+        check_target(run.out, overwrite=run.may_replace, raw=known)
     if is_dataset(raw):
         spool = stack.enter_context(spool_folder(run.workspace, run.scratch))
         return scan_dataset(raw, spool, source)
@@ -128,11 +129,13 @@ class Begun:
         plan: What is built; an update cuts it into the shards that the old store has.
         plan_id: See `TaskPlan.id`.
         kept: Numbers of the shards that are there already.
+        reject_count: Raw items that were rejected as these were made.
     """
 
     plan: BuildPlan
     plan_id: str
     kept: set[int]
+    reject_count: int = 0
 
     @property
     def numbers(self) -> list[int]:
@@ -192,9 +195,12 @@ def begin(plan: BuildPlan, run: Run) -> Begun | None:
     is_shared = run.is_shared or workspace.is_shared()
     task_plan = _task_plan(plan, run, facts, is_shared=is_shared)
     workspace.write_task_plan(task_plan)
-    reports = ((number, workspace.read_report(number, task_plan.id)) for number in numbers)
-    kept = {number for number, report in reports if report is not None and not report.may_pass}
-    return Begun(plan=plan, plan_id=task_plan.id, kept=kept)
+    kept: dict[int, int] = {}
+    for number in numbers:
+        report = workspace.read_report(number, task_plan.id)
+        if report is not None and not report.may_pass:
+            kept[number] = len(report.rejects)
+    return Begun(plan=plan, plan_id=task_plan.id, kept=set(kept), reject_count=sum(kept.values()))
 
 
 def _task_plan(plan: BuildPlan, run: Run, facts: dict[str, Any], *, is_shared: bool) -> TaskPlan:

@@ -17,12 +17,14 @@ from packer.building.reject_limits import stop_at
 from packer.building.spooling import check_forward, spooled
 from packer.engines.choose import EngineName, check_engine, make_engine
 from packer.engines.engine import Engine
+from packer.plan.gray import gray_ahead_text
 from packer.plan.shards import BuildPlan, make_plan
 from packer.progress import Progress, Waiting, is_notebook, say
 from packer.recipe import Recipe
 from packer.report import BuildReport, make_report
 from packer.sources import SourceOptions
 from packer.sources.dataset import is_dataset
+from packer.sources.walk import walks_told
 from packer.workspace.lock import TargetLock
 from packer.workspace.publish import is_taken
 from packer.workspace.scratch import scratch_folder
@@ -110,7 +112,7 @@ def build(
         TargetExistsError: Something is at `out`.
         TargetBusyError: Another build is writing there.
         BuildMismatchError: An unfinished build of other settings or data is in the way.
-        TooManyRejectsError: Past `rejects_max`; the message names every reject.
+        TooManyRejectsError: Past `rejects_max`; the message says what was rejected and why.
         RejectedItemError: An item was rejected under on_error="fail".
         NoSpaceError: A disk is full.
         DiskError: A disk or a file server fails where the store is written.
@@ -155,14 +157,14 @@ def build(
                 scratch=scratch,
             )
         )
-        with Waiting("scanning", shows=run.shows_progress):
+        with Waiting("scanning", shows=run.shows_progress) as waiting, walks_told(waiting.count):
             scan = scan_raw(raw, source or SourceOptions(), run, maker, stack)
             plan = make_plan(scan, recipe)
         if run.is_shared:
             check_forward(plan)
         if run.shows_progress:
             # Before hours of work, which may be for nothing if one of them is wrong.
-            say(plan.scan.notes)
+            say([*plan.scan.notes, *filter(None, [gray_ahead_text(plan.scan, plan.recipe)])])
         if on_error == "fail":
             # Of what the recipe chooses: what it leaves out is no reason to stop.
             stop_at([*plan.scan.rejects, *plan.scan.annotation_rejects])
@@ -221,7 +223,7 @@ class _Made:
 def _carry_out(plan: BuildPlan, run: Run, engine: Engine) -> _Made:
     """Make the shards of a plan and publish them, or see that this is done already."""
     workspace, out = run.workspace, run.out
-    with disk_named(out, plan.byte_count), TargetLock(workspace, out):
+    with disk_named(out, workspace.has_finished, plan.byte_count), TargetLock(workspace, out):
         with workspace.removed_unless_begun():
             if is_published(workspace, out, None if run.update else plan.facts()):
                 # Killed between the last two steps: all that is left is to clean up.
@@ -267,10 +269,13 @@ def _make_shards(begun: Begun, run: Run, engine: Engine) -> None:
         ) as bar,
         spooled(workspace, plan, begun.numbers, run.scratch, bar.say),
     ):
+        bar.reject(len(plan.scan.rejects) + begun.reject_count)
 
         def on_progress(count: int, finished: int | None) -> None:
             bar.add(count)
             if finished is not None:
+                report = workspace.read_report(finished, begun.plan_id)
+                bar.reject(len(report.rejects) if report is not None else 0)
                 run.on_step(Step.SHARD_FINISHED)
 
         def on_notice(text: str) -> None:

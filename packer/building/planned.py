@@ -257,7 +257,7 @@ def plan_build(
     if on_error == "fail":
         stop_at([*plan.scan.rejects, *plan.scan.annotation_rejects])
     check_forward(plan)
-    with disk_named(out, plan.byte_count), TargetLock(workspace, out):
+    with disk_named(out, workspace.has_finished, plan.byte_count), TargetLock(workspace, out):
         with workspace.removed_unless_begun():
             if is_published(workspace, out, None if update else plan.facts()):
                 workspace.remove()

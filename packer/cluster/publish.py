@@ -77,7 +77,7 @@ def publish_planned(
     workers = worker_count or max(1, core_count() // local_rank_count())
     if read_shared_plan(workspace, out) is None:
         return _report(out, started, workers)
-    with disk_named(out), TargetLock(workspace, out):
+    with disk_named(out, workspace.has_finished), TargetLock(workspace, out):
         # Whoever held the lock may have published.
         tasks = read_shared_plan(workspace, out)
         if tasks is None or is_published(workspace, out, None):

@@ -224,7 +224,7 @@ class _Run:
             bar.say(text)
 
         with (
-            disk_named(self._out),
+            disk_named(self._out, self._workspace.has_finished),
             node_scratch_folder(self._workspace, scratch) as folder,
             Progress(total=self._plan.item_count, shows=shows_progress) as bar,
         ):

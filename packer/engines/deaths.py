@@ -90,9 +90,9 @@ class Deaths:
         if item is None:
             self._itemless_count += 1
             if self._itemless_count > _ITEMLESS_DEATHS_MAX:
-                raise _error(f"{text}, as did {_ITEMLESS_DEATHS_MAX} before it", death)
+                raise self._error(f"{text}, as did {_ITEMLESS_DEATHS_MAX} before it", death)
         if self._count >= _DEATHS_MAX:
-            raise _error(f"{text}, the {self._count}th of this build", death)
+            raise self._error(f"{text}, the {self._count}th of this build", death)
         if item is None:
             return f"{text}; the shard is tried again"
         place = (death.number, death.position)
@@ -108,10 +108,9 @@ class Deaths:
         items = self._workspace.read_items(death.number)
         return items[death.position] if 0 <= death.position < len(items) else None
 
-
-def _error(text: str, death: Death) -> WorkerError:
-    said = "".join(f"\n  {line}" for line in death.said)
-    return WorkerError(
-        f"{text}. Was it out of memory? Try fewer --workers; run the same command: finished "
-        f"shards are kept.{said}"
-    )
+    def _error(self, text: str, death: Death) -> WorkerError:
+        said = "".join(f"\n  {line}" for line in death.said)
+        kept = ": finished shards are kept" if self._workspace.has_finished() else ""
+        return WorkerError(
+            f"{text}. Was it out of memory? Try fewer --workers; run the same command{kept}.{said}"
+        )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
@@ -146,6 +148,22 @@ def skip_reason(name: bytes) -> str | None:
     return LITTER if name.lower() in _LITTER else None
 
 
+_on_folder: ContextVar[Callable[[int, int], None]] = ContextVar("on_folder")
+
+
+@contextlib.contextmanager
+def walks_told(on_folder: Callable[[int, int], None]) -> Iterator[None]:
+    """Within the context, tell behind each folder how far the walk is: (folders, files) so far.
+
+    Sources walk as they see fit, several times as well; whoever shows progress need not know how.
+    """
+    token = _on_folder.set(on_folder)
+    try:
+        yield
+    finally:
+        _on_folder.reset(token)
+
+
 def walk(raw: Path, annotation_extensions: tuple[bytes, ...] = ()) -> Tree:
     """Find every picture under a folder, following links, with one stat a picture.
 
@@ -173,10 +191,15 @@ def walk(raw: Path, annotation_extensions: tuple[bytes, ...] = ()) -> Tree:
     pending: list[tuple[bytes, tuple[tuple[int, int], ...]]] = [
         (b"", ((root_status.st_dev, root_status.st_ino),))
     ]
+    on_folder, file_count = _on_folder.get(None), 0
     with FolderLister(root, wants_status=_is_asked) as lister:
         while pending:
             path, above = pending.pop()
             children = _list_folder(root, path, lister, tree, annotation_extensions)
+            if on_folder is not None:
+                listed = tree.folders[path]
+                file_count += len(listed.pictures) + listed.other_count
+                on_folder(len(tree.folders), file_count)
             entered: list[tuple[bytes, tuple[tuple[int, int], ...]]] = []
             for child, status in children:
                 identity = (status.st_dev, status.st_ino)

@@ -169,7 +169,7 @@ def repack(
     if not workspace.folder.exists():
         check_target(out, overwrite=overwrite)
     size = sum(part.byte_count for part in parts)
-    with disk_named(out, size), TargetLock(workspace, out):
+    with disk_named(out, workspace.has_finished, size), TargetLock(workspace, out):
         if is_published(workspace, out, facts):
             workspace.remove()
         else:

@@ -300,6 +300,21 @@ class Workspace:
         """(shards that are finished, shards in all), by names alone: neither is opened."""
         return len(_numbers(self.folder / "reports")), len(_numbers(self.folder / "tasks"))
 
+    def has_finished(self) -> bool:
+        """Whether a shard is finished, which the same command again need not make.
+
+        True where the folder's disk fails, so that it cannot be seen.
+        """
+        for folder in (self.store, self.placed):
+            try:
+                if os.listdir(folder):
+                    return True
+            except (FileNotFoundError, NotADirectoryError, PermissionError):
+                continue
+            except OSError:
+                return True
+        return False
+
     def describe_kept(self) -> str:
         """What a build that is stopped now leaves, and how to go on."""
         try:
@@ -307,7 +322,7 @@ class Workspace:
                 return "No shard was begun and nothing is left behind: run the same command again."
             finished, planned = self.counts()
         except OSError:  # It may be stopped because its disk is gone.
-            return "Finished shards are kept: run the same command to go on."
+            return "Shards that were finished are kept: run the same command to go on."
         return (
             f"{finished:,} of {count_text(planned, 'shard')} finished and kept: run the same "
             "command to go on."

@@ -39,8 +39,13 @@ def is_taken(target: Place) -> bool:
     return is_at_url(target) if isinstance(target, Url) else os.path.lexists(target)
 
 
-def check_target(target: Place, *, overwrite: bool) -> None:
+def check_target(target: Place, *, overwrite: bool, raw: Path | None = None) -> None:
     """See that a store may be published at `target`.
+
+    Args:
+        target: Where the store is to be.
+        overwrite: Whether it may take the place of another.
+        raw: What it is to be made of; None where that is stores.
 
     Raises:
         TargetExistsError: Something is there that may not be replaced.
@@ -56,7 +61,8 @@ def check_target(target: Place, *, overwrite: bool) -> None:
         return
     if not _is_store(target):
         raise TargetExistsError(
-            f"{target}: it exists and is not a store, so it is left alone. Build to another path."
+            f"{target}: it exists and is not a store, so it is left alone.{_swapped_text(raw)} "
+            "Build to another path."
         )
     if not overwrite:
         raise TargetExistsError(
@@ -69,6 +75,14 @@ def check_target(target: Place, *, overwrite: bool) -> None:
             f"{target}: beside a store it holds {names_text(others)}, which --overwrite would "
             "remove. Move that away, or build to another path."
         )
+
+
+def _swapped_text(raw: Path | None) -> str:
+    """A question where the raw data is what only a target can be: a store, or nothing yet."""
+    if raw is None or (raw.exists() and not _is_store(raw)):
+        return ""
+    found = "is a store" if raw.exists() else "is not there"
+    return f" RAW, {raw}, {found}: are RAW and OUT swapped?"
 
 
 def _is_store(target: Path) -> bool:

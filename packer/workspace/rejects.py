@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from packer.items.raw_item import Reject
+from packer.wording import reason_lines
 from readers.store.manifest import write_synced
 from readers.store.rejects import RejectLine, rejects_bytes
 from readers.store.wording import few
@@ -101,12 +102,10 @@ def write_rejects(path: Path, rejects: Rejects) -> None:
 
 
 def describe_rejects(rejects: Rejects, path: Path) -> str:
-    """A line for each reject; past a thousand, where the rest is listed."""
+    """A line for each reject, or one for all of a reason; and where all are listed, if not here."""
     together = [*rejects.items, *rejects.annotations]
-    lines = few(
-        together,
-        _SHOWN_COUNT,
-        lambda reject: f"{reject.path}: {reject.reason}",
-        what=f": all are listed in {path}",
-    )
-    return "\n".join(f"  {line}" for line in lines)
+    lines = reason_lines([(reject.path, reject.reason) for reject in together])
+    shown = few(lines, _SHOWN_COUNT)
+    if len(lines) < len(together) or len(shown) > _SHOWN_COUNT:
+        shown.append(f"all are listed in {path}")
+    return "\n".join(f"  {line}" for line in shown)

@@ -96,7 +96,7 @@ def read_task(path: Path) -> Task:
         raise DamagedTaskError(
             f"{path}: {len(data):,} bytes that do not match their digest; the file was damaged "
             "after the plan was made. Plan again: the same packer build, with --plan-only if nodes "
-            "are to work on it. Finished shards are kept."
+            "are to work on it. Shards that were finished are kept."
         )
     return msgspec.msgpack.decode(content, type=Task)
 

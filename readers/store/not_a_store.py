@@ -11,11 +11,20 @@ from readers.store.layout import MANIFEST_NAME
 _LOOKED_AT_MAX = 1000
 """Entries of a folder; raw data may have millions."""
 
+_PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+"""Names of the usual kinds."""
+
 
 def hint_for_file(path: Path) -> str:
     """What to do about a file that is given for a store."""
     if (path.parent / MANIFEST_NAME).is_file():
         return f"It lies in one: give its folder, {path.parent}"
+    if path.suffix.lower() in _PICTURES:
+        folder = path.parent
+        return (
+            "It is named like a picture, so it is raw data. Build a store of its folder and open "
+            f"that: packer build {folder} {os.path.abspath(folder)}.lmdb"
+        )
     return f"If it is raw data, build a store of it: packer build {path} {path.stem}.lmdb"
 
 

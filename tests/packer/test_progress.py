@@ -40,9 +40,10 @@ def test_a_log_has_a_line_now_and_then(monkeypatch):
     for stream, shows in ((log, True), (quiet, False)):
         monkeypatch.setattr(sys, "stderr", stream)
         with Progress(total=5000, done=1000, shows=shows, verb="built", interval_s=0) as bar:
+            bar.reject(3)
             bar.add(1000)
     assert re.fullmatch(
-        r"built 2,000 of 5,000 images, [0-9,.]+ images/s, .* left\n", log.getvalue()
+        r"built 2,000 of 5,000 images, [0-9,.]+ images/s, 3 rejects, .* left\n", log.getvalue()
     )
     assert quiet.getvalue() == ""
 
@@ -52,14 +53,26 @@ def test_a_wait_without_a_count_shows_life(monkeypatch, stream):
     """On a terminal one line, wiped at the end; in a log a line each time; then no more."""
     monkeypatch.setattr(sys, "stderr", stream)
     threads = threading.active_count()
-    with Waiting("scanning", shows=True, interval_s=0.01):
+    with Waiting("scanning", shows=True, interval_s=0.01) as waiting:
+        waiting.count(12, 40_000)
         deadline = time.monotonic() + 60
         while "scanning: " not in stream.getvalue() and time.monotonic() < deadline:
             time.sleep(0.01)
     assert threading.active_count() == threads
     shown = stream.getvalue()
-    assert re.search(r"scanning: [0-9]+ s", shown)
+    assert re.search(r"scanning: 40,000 files, 12 folders, [0-9]+ s", shown)
     assert shown.endswith("\r" if stream.isatty() else " s\n")
     with Waiting("scanning", shows=False, interval_s=0):
         pass
     assert stream.getvalue() == shown
+
+
+def test_a_notebook_draws_its_own_bar(monkeypatch):
+    """Which tqdm chooses there; where it lacks widgets, the bar of a terminal is drawn."""
+    cell = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
+    monkeypatch.setattr(sys, "stderr", cell)
+    monkeypatch.delitem(sys.modules, "tqdm.auto", raising=False)
+    with Progress(total=2, shows=True) as bar:
+        bar.add(2)
+    assert "tqdm.auto" in sys.modules
+    assert "2/2" in cell.getvalue()

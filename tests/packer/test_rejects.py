@@ -101,14 +101,26 @@ def test_the_list_holds_one_json_object_a_line(tmp_path):
 
 def test_a_message_names_a_thousand_and_where_the_rest_is(tmp_path):
     """A terminal is not flooded with a million lines, and nothing is kept back."""
-    rejects = [Reject(key=b"", path=f"{n}.png", reason="empty") for n in range(1002)]
+    rejects = [Reject(key=b"", path=f"{n}.png", reason=f"empty {n}") for n in range(1002)]
     lines = describe_rejects(Rejects(items=rejects), tmp_path / "rejects.jsonl").splitlines()
-    assert lines[:2] == ["  0.png: empty", "  1.png: empty"]
+    assert lines[:2] == ["  0.png: empty 0", "  1.png: empty 1"]
     assert lines[999:] == [
-        "  999.png: empty",
-        f"  and 2 more: all are listed in {tmp_path / 'rejects.jsonl'}",
+        "  999.png: empty 999",
+        "  and 2 more",
+        f"  all are listed in {tmp_path / 'rejects.jsonl'}",
     ]
     assert len(describe_rejects(Rejects(items=rejects[:1000]), tmp_path).splitlines()) == 1000
+
+
+def test_rejects_of_one_reason_share_a_line(tmp_path):
+    """Twenty lines alike hide the one that is not; and it is said where every one is named."""
+    rejects = [Reject(key=b"", path=f"{n}.png", reason="empty") for n in range(20)]
+    rejects.insert(7, Reject(key=b"", path="odd.png", reason="truncated"))
+    assert describe_rejects(Rejects(items=rejects), tmp_path).splitlines() == [
+        "  20 x empty: '0.png', '1.png', '2.png', '3.png', '4.png' and 15 more",
+        "  odd.png: truncated",
+        f"  all are listed in {tmp_path}",
+    ]
 
 
 def test_annotations_are_listed_behind_items_and_told_apart(tmp_path):

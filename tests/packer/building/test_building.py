@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ from packer.building import begin
 from packer.building.build import Step, build
 from packer.errors import (
     BuildError,
+    DiskError,
     RejectedItemError,
     SourceError,
     TargetExistsError,
@@ -26,6 +28,7 @@ from packer.errors import (
 )
 from packer.recipe import Recipe
 from packer.sources import SourceOptions
+from packer.workspace.space import disk_named
 from readers.machine import core_count
 from readers.store.errors import ShardError, StoreIncompleteError, StoreNotFoundError
 from readers.store.manifest import read_manifest
@@ -231,6 +234,40 @@ def test_what_is_no_store_is_never_touched(tmp_path, raw, overwrite):
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
+def test_swapped_arguments_are_asked_about(tmp_path, raw, store):
+    """A target that is not a store, and raw data that is one or is not there."""
+    for given, found in ((store, "is a store"), (tmp_path / "new.lmdb", "is not there")):
+        with pytest.raises(TargetExistsError, match=f"{found}: are RAW and OUT swapped"):
+            build(given, raw)
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(TargetExistsError) as caught:
+        build(raw, tmp_path / "notes")
+    assert "are RAW and OUT swapped" not in str(caught.value)
+
+
+@pytest.mark.parametrize("out", ["/proc/out.lmdb", "file/out.lmdb"])
+def test_nothing_is_said_to_be_kept_where_no_shard_was_made(tmp_path, raw, out):
+    """There is no folder to make them in, so the same command would begin anew."""
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(DiskError, match=r"run the same command\.$"):
+        build(raw, tmp_path / out)
+
+
+def test_who_may_not_write_at_the_target_is_told_where(tmp_path):
+    """With the folder that is meant, and of shards only where one is finished."""
+    error = PermissionError(errno.EACCES, "Permission denied", "/data/out.lmdb.building")
+    texts = []
+    for has_finished in (True, False):
+        with (
+            pytest.raises(DiskError) as caught,
+            disk_named(Path("/data/out.lmdb"), lambda has=has_finished: has),
+        ):
+            raise error
+        texts.append(str(caught.value))
+    assert texts[1].endswith("have that allowed for /data; then run the same command.")
+    assert texts[0] == texts[1][:-1] + ": finished shards are kept."
+
+
 def test_overwrite_does_not_remove_what_lies_beside_a_store(tmp_path, raw, store):
     """A folder of a store in which somebody keeps results is not thrown away with it."""
     shutil.copytree(store, tmp_path / "out.lmdb")
@@ -321,6 +358,8 @@ def test_rejects_are_named_counted_and_listed(tmp_path, spoilt, class_names):
     assert [(r["key"], r["path"]) for r in rejects] == [
         (n, n) for n in ("ant/empty.png", "bee/cut.png")
     ]
+    assert report.rejects == [f"{r['path']}: {r['reason']}" for r in rejects]
+    assert f"  {report.rejects[1]}" in report.summary().splitlines()
     assert "empty" in rejects[0]["reason"]
     assert rejects[1]["reason"] not in ("", rejects[0]["reason"])
     assert [sample["key"] for sample in samples_of(tmp_path / "out.lmdb")] == class_names

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer.errors import SourceError
-from packer.sources.walk import is_picture_name, walk
+from packer.sources.walk import is_picture_name, walk, walks_told
 from packer.wording import readable_path
 
 
@@ -252,3 +252,14 @@ def test_runs_are_in_the_order_of_paths(folders, names):
     ]
     assert paths == sorted(p.path for f in tree.folders.values() for p in f.pictures)
     assert all(first < end for _, first, end in runs)
+
+
+def test_whoever_waits_is_told_how_far_the_walk_is(tmp_path, draw_tree):
+    """Behind each folder, with what was met so far; without the context nobody is."""
+    tree = draw_tree(tmp_path / "raw", ["a/1.png", "a/2.png", "b/3.png"])
+    (tree / "b" / "notes").write_text("")
+    told = []
+    with walks_told(lambda *counts: told.append(counts)):
+        walk(tree)
+    walk(tree)
+    assert told == [(1, 0), (2, 2), (3, 4)]

@@ -366,7 +366,7 @@ def test_a_merge_that_runs_out_of_room_says_so_and_goes_on(pair, tmp_path):
         [sys.executable, "-c", code], timeout=60, check=False, capture_output=True, text=True
     )
     assert "NoSpaceError" in done.stderr
-    assert "finished shards are kept" in done.stderr
+    assert "then run the same command.\n" in done.stderr  # No shard is finished to be kept.
     assert not (tmp_path / "out").exists()
     merge(pair, tmp_path / "out")
     assert len(samples(tmp_path / "out")) == 6

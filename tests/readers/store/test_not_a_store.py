@@ -23,7 +23,11 @@ def test_raw_data_is_not_called_a_copy_that_did_not_finish(tmp_path):
     assert message.endswith(f"Build a store of it and open that: packer build {raw} {raw}.lmdb")
     assert "copy" not in message
     message = message_of(raw / "cat" / "a.png", StoreNotFoundError)
-    assert "is a file; a store is a folder with manifest.json. If it is raw data, build" in message
+    assert "is a file; a store is a folder with manifest.json. It is named like a pic" in message
+    assert message.endswith(f"packer build {raw / 'cat'} {raw / 'cat'}.lmdb")
+    (raw / "list.csv").write_bytes(b"")
+    message = message_of(raw / "list.csv", StoreNotFoundError)
+    assert f"If it is raw data, build a store of it: packer build {raw / 'list.csv'}" in message
 
 
 def test_a_copy_that_did_not_finish_is_called_one(shapes, copy_store):
