@@ -16,7 +16,7 @@ from packer.engines.local import LocalEngine
 from packer.errors import BuildError, DiskError, RejectedItemError
 from packer.plan.node_check import check_node
 from packer.progress import Progress
-from packer.wording import count_text
+from packer.wording import count_text, rate_text
 from packer.workspace.folder import Workspace
 from packer.workspace.nodes import BEAT_S, Claims, NodeFile, this_process
 from packer.workspace.scratch import node_scratch_folder
@@ -66,12 +66,14 @@ class WorkReport:
             if self.left_count
             else "none is left to make"
         )
-        rate = self.image_count / self.seconds if self.seconds else 0.0
+        rate = ""
+        if self.image_count and self.seconds:
+            workers = count_text(self.worker_count, "build worker")
+            rate = f", {rate_text(self.image_count / self.seconds)} images/s with {workers}"
         return (
             f"{self.path}: {count_text(self.made_count, 'shard')} made, "
             f"{count_text(self.image_count, 'image')} ({self.reject_count:,} rejected) in "
-            f"{self.seconds:.1f} s, {rate:,.0f} images/s with {self.worker_count} build workers; "
-            f"{left}"
+            f"{self.seconds:.1f} s{rate}; {left}"
         )
 
 

@@ -58,7 +58,7 @@ def test_a_node_that_dies_costs_nothing(submitted, alike):
     try:
         assert submitted.slurm.wait_until_ended(submitted.jobs["publish"]) == "COMPLETED"
         assert alike(submitted)
-        assert submitted.log("work").count("shards made") == 1
+        assert "4 shards made" in submitted.log("work")
     finally:
         assert submitted.slurm.dev("up").returncode == 0
 
