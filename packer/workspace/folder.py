@@ -183,7 +183,7 @@ class Workspace:
         """Write the file of every shard: its name, and its raw items."""
         for number, items in enumerate(parts):
             name = shard_name(number) if names is None else names[number]
-            _write_changed(self._task_path(number), task_bytes(name, items))
+            _write_changed(self._task_path(number), task_bytes(name, list(items)))
 
     def _task_path(self, number: int) -> Path:
         return self.folder / "tasks" / f"{number:05d}"
