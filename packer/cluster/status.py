@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from packer.cluster.slurm import logs_folder
 from packer.errors import BuildError
-from packer.wording import count_text, time_text
+from packer.wording import count_text, rate_text, time_text
 from packer.workspace.folder import Workspace
 from packer.workspace.nodes import SeenNode, read_nodes
 from readers.store.layout import MANIFEST_NAME
@@ -106,8 +106,8 @@ class Status:
                 end = time.strftime("%H:%M", time.localtime(time.time() + self.left_s))
                 left = f", about {_long_text(self.left_s)} left (until {end})"
             lines.append(
-                f"running: {count_text(making, 'shard')} on {count_text(len(working), 'node')}, "
-                f"{self.images_per_s:,.0f} images/s{left}"
+                f"running: {count_text(making, 'shard')} on {count_text(len(working), 'node')}"
+                f"{_rate_text(self.images_per_s)}{left}"
             )
         elif self.finished_count < self.shard_count:
             lines.append("running: nothing; no node works, or has begun yet")
@@ -210,9 +210,14 @@ def _running_line(node: NodeStatus) -> str:
         for number, seconds in sorted(node.making.items())[:_SHOWN_MAX]
     )
     return (
-        f"  {_who(node)}: {making or 'between two shards'}; {node.finished_count:,} finished, "
-        f"{node.images_per_s:,.0f} images/s"
+        f"  {_who(node)}: {making or 'between two shards'}; {node.finished_count:,} finished"
+        f"{_rate_text(node.images_per_s)}"
     )
+
+
+def _rate_text(images_per_s: float) -> str:
+    """How fast images are made, once one is."""
+    return f", {rate_text(images_per_s)} images/s" if images_per_s else ""
 
 
 def _lost_line(node: NodeStatus) -> str:

@@ -3,10 +3,10 @@
 They are started when they are first needed, anew in a forked child, and end with the last store
 that reads by them. `os.preadv` lets go of the interpreter lock, so that their reads overlap.
 
-Why threads: over a file system of 2 ms a call, records of 270 kB came 910 to 1,015 a second by 32
-of these, and 930 by 32 threads in C, which no lock holds up. A read took 340 us of a core here and
-240 there, most of them for copying. So io_uring or libaio could save a tenth of a core at 1,000
-reads a second, and bring no record sooner: such files they read by threads of the kernel.
+Why threads: over a file system of 2 ms a call, on a machine that other work shared, records of
+270 kB came 910 to 1,015 a second by 32 of these, and 514 to 937 by 32 threads in C, which no lock
+holds up. A read took 340 to 600 us of a core here and 240 to 260 there, most of them for copying.
+Reads without threads (io_uring, libaio) were not tried: more of them at once brought no more.
 """
 
 from __future__ import annotations
