@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -17,12 +18,13 @@ from packer.items.raw_item import RawItem
 class _LazyItems(Sequence[RawItem]):
     """What is the same for all items that are made when asked for."""
 
+    @abstractmethod
     def _item(self, at: int) -> RawItem:
-        raise NotImplementedError
+        """The item at a position."""
 
+    @abstractmethod
     def _items(self, first: int, end: int) -> Iterator[RawItem]:
         """Items of positions in [first, end)."""
-        raise NotImplementedError
 
     @overload
     def __getitem__(self, at: int) -> RawItem: ...
