@@ -17,6 +17,7 @@ from packer.building.reject_limits import stop_at
 from packer.building.spooling import check_forward, spooled
 from packer.engines.choose import EngineName, check_engine, make_engine
 from packer.engines.engine import Engine
+from packer.items.item_columns import byte_counts
 from packer.plan.gray import gray_ahead_text
 from packer.plan.shards import BuildPlan, make_plan
 from packer.progress import Progress, Waiting, is_notebook, say
@@ -169,7 +170,7 @@ def build(
             # Of what the recipe chooses: what it leaves out is no reason to stop.
             stop_at([*plan.scan.rejects, *plan.scan.annotation_rejects])
         made = _carry_out(plan, run, maker)
-    raw_bytes = sum(item.byte_count for item in plan.scan.items)
+    raw_bytes = int(byte_counts(plan.scan.items).sum())
     return make_report(
         out,
         made.manifest,

@@ -12,6 +12,7 @@ from packer.building.planned import StoredPlan, read_stored_plan
 from packer.cluster.work import read_shared_plan
 from packer.engines.local import LocalEngine
 from packer.errors import MissingShardsError
+from packer.items.item_columns import byte_counts
 from packer.plan.node_check import check_node
 from packer.progress import Progress
 from packer.report import BuildReport, make_report
@@ -128,7 +129,7 @@ def publish_planned(
         kept=kept,
         done=done,
         making_s=making_s,
-        raw_bytes=sum(item.byte_count for item in plan.scan.items),
+        raw_bytes=int(byte_counts(plan.scan.items).sum()),
         notices=notices,
     )
 
