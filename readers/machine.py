@@ -275,13 +275,18 @@ class Space:
     free_bytes: int
 
 
+def space_at(path: str | Path) -> Space:
+    """Room on the file system that a path lies on. Raises OSError where it cannot be told."""
+    found = os.statvfs(path)
+    return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+
 def shared_memory() -> Space | None:
     """Room in /dev/shm, through which a stock DataLoader hands batches; None without one."""
     try:
-        found = os.statvfs(_ROOT / "dev/shm")
+        return space_at(_ROOT / "dev/shm")
     except OSError:
         return None
-    return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
 
 @dataclass(frozen=True)

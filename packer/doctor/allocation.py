@@ -14,7 +14,7 @@ from pathlib import Path
 
 from packer.doctor.check import Check
 from packer.wording import count_text, size_text
-from readers.machine import Machine, mount_of
+from readers.machine import Machine, mount_of, space_at
 
 _COUNT = re.compile(r"([0-9]+)(?:\(x[0-9]+\))?")
 """A count; "4(x2)" says that it is the same on two nodes."""
@@ -193,11 +193,11 @@ def check_job_scratch(found: Allocation) -> Check:
         )
     remedy = "packer build --scratch FOLDER on a local disk of the node"
     try:
-        room = os.statvfs(folder)
+        free = space_at(folder).free_bytes
     except OSError as error:
         why = "Build workers write their shards there first; a build cannot begin."
         return Check(name, "fail", f"{folder}: {error.strerror}", why, remedy)
-    mount, free = mount_of(folder), room.f_bavail * room.f_frsize
+    mount = mount_of(folder)
     figure = f"{folder}: {mount.type}, {size_text(free)} free"
     if mount.is_network:
         why = "It lies on the network: shards would be written over it twice, page by page."

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
+from readers.machine import space_at
 from readers.staging.byte_locks import ByteLocks
 from readers.staging.cache_folder import (
     ROOM_KEY,
@@ -49,9 +50,8 @@ class Evicted:
 
 def free_bytes(folder: CacheFolder) -> int:
     """What copies may still take of the disk: a twentieth of it, at most 4 GiB, stays free."""
-    found = os.statvfs(folder.path)
-    kept = min(_FREE_BYTES_MOST, found.f_blocks * found.f_frsize // _FREE_SHARE)
-    return found.f_bavail * found.f_frsize - kept
+    space = space_at(folder.path)
+    return space.free_bytes - min(_FREE_BYTES_MOST, space.total_bytes // _FREE_SHARE)
 
 
 def reserve(
