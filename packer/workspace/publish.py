@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -15,11 +14,12 @@ from packer.wording import names_text
 from packer.workspace.folder import Workspace
 from packer.workspace.step import OnStep, Step, untold
 from packer.workspace.upload import check_url, is_at_url, publish_at_url
-from readers.store.layout import FORMAT_NAME, MANIFEST_NAME, REJECTS_NAME, UPDATE_CACHE_NAME
+from readers.store.layout import MANIFEST_NAME, REJECTS_NAME, UPDATE_CACHE_NAME
 from readers.store.manifest import (
     Manifest,
     manifest_bytes,
     publish_manifest,
+    says_store,
     sync_folder,
     write_synced,
 )
@@ -88,9 +88,8 @@ def _swapped_text(raw: Path | None) -> str:
 def _is_store(target: Path) -> bool:
     """Whether its manifest says so, in any version: other programs have a manifest.json as well."""
     try:
-        tree = json.loads((target / MANIFEST_NAME).read_bytes())
-        return bool(tree["format"]["name"] == FORMAT_NAME)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return says_store((target / MANIFEST_NAME).read_bytes())
+    except OSError:
         return False
 
 

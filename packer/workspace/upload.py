@@ -26,8 +26,14 @@ from packer.threads import map_threads
 from packer.workspace.folder import Workspace
 from packer.workspace.step import OnStep, Step
 from readers.store.errors import RemoteError, StoreError
-from readers.store.layout import FORMAT_NAME, MANIFEST_BYTES_MAX, MANIFEST_NAME
-from readers.store.manifest import Manifest, ShardInfo, manifest_bytes, write_synced
+from readers.store.layout import MANIFEST_BYTES_MAX, MANIFEST_NAME
+from readers.store.manifest import (
+    Manifest,
+    ShardInfo,
+    manifest_bytes,
+    says_store,
+    write_synced,
+)
 from readers.store.place import Place, Url
 from readers.store.remote import RemoteFile, RemoteFiles, files_of
 
@@ -97,7 +103,7 @@ def check_url(url: Url, *, overwrite: bool) -> None:
             f"{url}: a web server takes no uploads. Build to a folder, and copy it to the server."
         )
     found = _manifest_at(files)
-    if found is not None and not _is_ours(found):
+    if found is not None and not says_store(found):
         raise TargetExistsError(
             f"{url}: its {MANIFEST_NAME} is not one of a store, so it is left alone. Build to "
             "another URL."
@@ -110,13 +116,6 @@ def check_url(url: Url, *, overwrite: bool) -> None:
     files.put_bytes(b"a file that a build has put here to see that it may\n", _PROBE_NAME)
     with contextlib.suppress(RemoteError):  # Some keys may write and not remove.
         files.remove(_PROBE_NAME)
-
-
-def _is_ours(data: bytes) -> bool:
-    try:
-        return bool(json.loads(data)["format"]["name"] == FORMAT_NAME)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return False
 
 
 def publish_at_url(

@@ -330,6 +330,14 @@ def publish_manifest(folder: Path, manifest: Manifest) -> None:
     write_synced(folder / MANIFEST_NAME, manifest_bytes(manifest))
 
 
+def says_store(data: bytes) -> bool:
+    """Whether a manifest.json is of a store, of any version: other programs have such files too."""
+    try:
+        return bool(json.loads(data)["format"]["name"] == FORMAT_NAME)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False
+
+
 def write_synced(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Put a file in place whole, or not at all: written aside, synced, renamed, folder synced.
 
