@@ -23,9 +23,9 @@ _PASSING_FAULTS = frozenset(
         errno.EBADF,
     }
 )
-"""Errors of a server or the way to it, which may be gone when it is tried again. EBADF is what NFS 4
-says of an open file that the server knows no more, after it was started again: opened anew, it is
-there, or is seen to be another."""
+"""Errors of a server or the way to it, which may be gone when it is tried again. EBADF is what NFS
+4 says of an open file that the server knows no more, after it was started again: opened anew, it
+is there, or is seen to be another."""
 
 
 @dataclass(frozen=True, kw_only=True)
