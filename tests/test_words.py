@@ -15,7 +15,7 @@ import pytest
 from packer.cli import cli
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MODULES = sorted(path for name in ("packer", "readers") for path in (ROOT / name).rglob("*.py"))
 
 # Options of other programs that are named here: containers, schedulers, Label Studio, exiftran.
