@@ -206,7 +206,7 @@ class Augment:
         normalize: Turns levels into numbers. None leaves uint8.
 
     Raises:
-        TypeError: A part is one of `readers.ops`, which go to `make_loader`.
+        TypeError: A part is one of `readers.ops`, which go to `make_loader`, or in another's place.
 
     Example:
         >>> augment = Augment(RandomResizedCrop(24), RandomFlip(), Normalize(0.5, 0.25))
@@ -222,6 +222,7 @@ class Augment:
     ) -> None:
         for name, part in (("crop", crop), ("flip", flip), ("normalize", normalize)):
             _refuse_op_of_loader(name, part)
+            _refuse_part_of_other_kind(name, part)
         self.crop = crop
         self.flip = flip
         self.normalize = normalize
@@ -304,6 +305,21 @@ def _refuse_op_of_loader(name: str, part: object) -> None:
             f"{name} is {part!r} of readers.ops, which works in a loader: pass it to make_loader "
             "as ops, or take a class of readers.augment"
         )
+
+
+_KINDS = {"crop": RandomResizedCrop, "flip": RandomFlip, "normalize": Normalize}
+"""What goes where in `Augment`."""
+
+
+def _refuse_part_of_other_kind(name: str, part: object) -> None:
+    """A part that stands in another's place would be called as what it is not."""
+    if part is None or isinstance(part, _KINDS[name]):
+        return
+    places = [other for other, kind in _KINDS.items() if isinstance(part, kind)]
+    remedy = f"write {places[0]}=..." if places else "call it on the batch by itself"
+    raise TypeError(
+        f"{name} is {part!r}: Augment takes a {_KINDS[name].__name__} or None there; {remedy}"
+    )
 
 
 def _check_images(images: Tensor) -> None:

@@ -511,3 +511,17 @@ def test_an_op_of_a_loader_is_refused_by_name(arguments):
         TypeError, match=f"{name} is {type(op).__name__}.* of readers.ops.*make_load"
     ):
         Augment(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ((Normalize(0.5, 0.5),), "crop is Normalize.*write normalize="),
+        ((None, RandomResizedCrop(8)), "flip is RandomResizedCrop.*write crop="),
+        ((torch.nn.Identity(),), "crop is Identity.*by itself"),
+    ],
+)
+def test_a_part_in_the_place_of_another_is_told(parts, message):
+    """Three parts by position are easily given in another order, or without the first."""
+    with pytest.raises(TypeError, match=message):
+        Augment(*parts)
