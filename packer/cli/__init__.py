@@ -100,6 +100,8 @@ def printable(text: str) -> str:
 
 def in_options(text: str) -> str:
     """An error about arguments of Python, as one about the options of the command that runs."""
+    # (height, width) of Python is WIDTHxHEIGHT of the command line.
+    text = re.sub(r"\bsize=\((\d+), (\d+)\)", r"size=\2x\1", text)
     for param in click.get_current_context().command.params:
         if not isinstance(param, click.Option) or not param.name:
             continue

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from packer.building.begin import check_replacement
 from packer.cli import in_options
-from packer.cli.params import BYTE_SIZE, CLASS_NAMES, SPLIT_SHARES
+from packer.cli.params import BYTE_SIZE, CLASS_NAMES, IMAGE_SIZE, SPLIT_SHARES
 from packer.engines.choose import EngineName
 from packer.policies import POLICIES
 from packer.recipe import (
@@ -78,16 +78,17 @@ SOURCE_NAMES = ("format_name", "root", "classes", "split", "task", "label_is_ind
 RECIPE_OPTIONS = (
     click.option(
         "--size",
-        type=int,
-        help="Side in pixels that --fit is about. Default: each image's own size.",
+        type=IMAGE_SIZE,
+        help="Side in pixels that --fit is about, such as 224; or WIDTHxHEIGHT, such as 320x224, "
+        "with --fit crop, letterbox or stretch. Default: each image's own size.",
     ),
     click.option(
         "--fit",
         type=click.Choice(get_args(Fit)),
         default=_DEFAULTS.fit,
         show_default=True,
-        help="How an image comes to --size: scale the short or the long side; letterbox pads to a "
-        "square, stretch makes one, crop cuts one from the middle.",
+        help="How an image comes to --size: scale the short or the long side; letterbox pads to "
+        "the square or rectangle, stretch makes it one, crop cuts one from the middle.",
     ),
     click.option(
         "--max-side",

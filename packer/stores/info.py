@@ -50,7 +50,7 @@ def describe(path: str | Place, *, checks_files: bool = True) -> str:
         f"format {manifest.format.major}.{manifest.format.minor}",
         f"source: {source.format}, found {source.found_count:,}, rejected {source.reject_count:,}, "
         f"ignored {sum(source.ignored.values()):,}",
-        "recipe: " + ", ".join(f"{name}={v}" for name, v in manifest.recipe.items() if _is_set(v)),
+        "recipe: " + ", ".join(_setting(n, v) for n, v in manifest.recipe.items() if _is_set(v)),
         "fields:",
         *(f"  {field.name:<16}{_describe_field(field)}" for field in manifest.schema.fields),
     ]
@@ -92,6 +92,13 @@ def _describe_classes(manifest: Manifest) -> str:
     if len(counts) == len(manifest.classes):
         return counts_text(dict(zip(manifest.classes, counts, strict=True)))
     return few_text(manifest.classes, NAMED_MAX)
+
+
+def _setting(name: str, value: Any) -> str:
+    """A setting of a recipe as the command line has it, where Python's would be misread."""
+    if name == "size" and isinstance(value, list) and len(value) == 2:
+        return f"size={value[1]}x{value[0]}"
+    return f"{name}={value}"
 
 
 def _is_set(setting: object) -> bool:
