@@ -100,7 +100,7 @@ def test_a_dataset_takes_class_names_alone(setting, tmp_path):
     """Of a torch Dataset there are no paths, lists or files of Pascal VOC."""
     images = [(np.zeros((4, 4, 3), np.uint8), 0)]
     options = SourceOptions(**{setting: Path(tmp_path) if setting == "root" else GIVEN[setting]})
-    with pytest.raises(SourceError, match=f"--{setting.replace('_', '-')}"):
+    with pytest.raises(SourceError, match=rf"SourceOptions\({setting}=(True|'.*')\) is "):
         build(images, tmp_path / "out.lmdb", source=options, worker_count=1)
 
 
