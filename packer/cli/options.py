@@ -60,6 +60,17 @@ SOURCE_OPTIONS = (
         help="What annotations are for: boxes alone, masks or outlines, keypoints, or corners of "
         "turned boxes. Default: all that they have.",
     ),
+    click.option(
+        "--path-column",
+        metavar="NAME",
+        help="Column of a list that names the pictures: by path, file name or its stem. Default: "
+        "by the names of the columns.",
+    ),
+    click.option(
+        "--label-column",
+        metavar="NAME",
+        help="Column of a list that has the labels. Default: by the names of the columns.",
+    ),
     click.option("--label-is-index", is_flag=True, help="Labels in a list are numbers, not names."),
     click.option(
         "--voc-origin",
@@ -72,7 +83,17 @@ SOURCE_OPTIONS = (
 )
 """How RAW is read; see `read_options`."""
 
-SOURCE_NAMES = ("format_name", "root", "classes", "split", "task", "label_is_index", "voc_origin")
+SOURCE_NAMES = (
+    "format_name",
+    "root",
+    "classes",
+    "split",
+    "task",
+    "path_column",
+    "label_column",
+    "label_is_index",
+    "voc_origin",
+)
 """What the values of `SOURCE_OPTIONS` are called."""
 
 RECIPE_OPTIONS = (
