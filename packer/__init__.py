@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from packer.stores.diff import DiffReport as DiffReport
     from packer.stores.diff import diff as diff
     from packer.stores.merge import merge as merge
+    from packer.stores.rejects import RejectSummary as RejectSummary
+    from packer.stores.rejects import rejects as rejects
     from packer.stores.repack import RepackReport as RepackReport
     from packer.stores.stage import StageReport as StageReport
     from packer.stores.stage import stage as stage
@@ -63,6 +65,7 @@ _HOMES = {
     "BuildReport": "packer.report",
     "DiffReport": "packer.stores.diff",
     "Recipe": "packer.recipe",
+    "RejectSummary": "packer.stores.rejects",
     "RepackReport": "packer.stores.repack",
     "SourceOptions": "packer.sources",
     "StageReport": "packer.stores.stage",
@@ -73,6 +76,7 @@ _HOMES = {
     "merge": "packer.stores.merge",
     "plan_build": "packer.building.planned",
     "publish_planned": "packer.cluster.publish",
+    "rejects": "packer.stores.rejects",
     "stage": "packer.stores.stage",
     "status": "packer.cluster.status",
     "subset": "packer.stores.subset",

@@ -23,6 +23,7 @@ _COMMANDS = {
     "status": "packer.cli.cluster",
     "detect": "packer.cli.detect",
     "info": "packer.cli.inspect",
+    "rejects": "packer.cli.inspect",
     "verify": "packer.cli.inspect",
     "get": "packer.cli.inspect",
     "merge": "packer.cli.stores",

@@ -1,4 +1,4 @@
-"""Commands that look into a store: `info`, `verify`, `get`."""
+"""Commands that look into a store: `info`, `rejects`, `verify`, `get`."""
 
 from __future__ import annotations
 
@@ -20,15 +20,46 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON."
 @click.option(
     "--manifest-only", is_flag=True, help="Do not look whether the files of all shards are there."
 )
+@click.option("--fields", is_flag=True, help="Print the fields of a sample, and what each means.")
+@click.option(
+    "--stats",
+    is_flag=True,
+    help="Print means, and histograms of splits, classes and sizes.",
+)
 @_JSON
-def info_command(store: Place, manifest_only: bool, as_json: bool) -> None:
+def info_command(
+    store: Place, manifest_only: bool, fields: bool, stats: bool, as_json: bool
+) -> None:
     """Print what STORE holds and how it was made. Exit status 1 if shards are missing."""
-    from packer.stores.info import describe, info
+    from packer.stores.info import describe, describe_fields, describe_statistics, info
 
+    checks_files = not manifest_only
     if as_json:
-        click.echo(json.dumps(info(store, checks_files=not manifest_only)))
-    else:
-        click.echo(printable(describe(store, checks_files=not manifest_only)))
+        if fields or stats:
+            raise click.UsageError("--json has fields and statistics already: give it alone.")
+        click.echo(json.dumps(info(store, checks_files=checks_files)))
+        return
+    parts = []
+    if fields:
+        parts.append(describe_fields(store, checks_files=checks_files))
+    if stats:
+        parts.append(describe_statistics(store, checks_files=checks_files))
+    click.echo(printable("\n\n".join(parts or [describe(store, checks_files=checks_files)])))
+
+
+@click.command("rejects")
+@click.argument("store", metavar="STORE|OUT", type=PLACE)
+@_JSON
+def rejects_command(store: Place, as_json: bool) -> None:
+    """Print what was not packed into STORE and why, by reason and by folder.
+
+    Also of a build of OUT that published nothing, because of them or because it was stopped: then
+    of the shards that it finished.
+    """
+    from packer.stores.rejects import rejects
+
+    found = rejects(store)
+    click.echo(json.dumps(found.as_dict()) if as_json else printable(found.summary()))
 
 
 @click.command("verify")

@@ -8,6 +8,7 @@ import msgspec
 
 from packer.advice import gray_text, python_lines, sizes_text
 from packer.report import content_sha256
+from packer.stores.info_tables import field_lines, statistics_lines
 from packer.wording import NAMED_MAX, count_text, counts_text
 from readers.store.manifest import Manifest, read_manifest
 from readers.store.place import Place, place_of
@@ -33,6 +34,24 @@ def info(path: str | Place, *, checks_files: bool = True) -> dict[str, Any]:
         "bytes": manifest.shard_bytes,
         "content_sha256": content_sha256(manifest),
     }
+
+
+def describe_fields(path: str | Place, *, checks_files: bool = True) -> str:
+    """The fields of a sample as a table, with what each means.
+
+    Raises:
+        StoreError: There is no store, its manifest cannot be read, or shards are missing.
+    """
+    return "\n".join(field_lines(_manifest(path, checks_files=checks_files).schema.fields))
+
+
+def describe_statistics(path: str | Place, *, checks_files: bool = True) -> str:
+    """Means, and histograms of splits, classes and sizes.
+
+    Raises:
+        StoreError: There is no store, its manifest cannot be read, or shards are missing.
+    """
+    return "\n".join(statistics_lines(_manifest(path, checks_files=checks_files)))
 
 
 def describe(path: str | Place, *, checks_files: bool = True) -> str:
