@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from packer.cli import printable
-from packer.cli.params import PLACE
+from packer.cli.params import PLACE, QUIET
 from readers.store.place import Place
 
 _STORE = click.argument("store", type=PLACE)
@@ -82,10 +82,10 @@ def rejects_command(store: Place, as_json: bool) -> None:
 @click.option(
     "-j",
     "--workers",
-    "worker_count",
     type=click.IntRange(min=1),
     help="Shards and samples at once. Default: the cores of this job.",
 )
+@QUIET
 @_JSON
 def verify_command(
     store: Place,
@@ -93,7 +93,8 @@ def verify_command(
     full: bool,
     raw: Path | None,
     root: Path | None,
-    worker_count: int | None,
+    workers: int | None,
+    is_quiet: bool,
     as_json: bool,
 ) -> None:
     """Check every byte of STORE, and name every damaged sample. Exit status 1 if anything is wrong.
@@ -101,24 +102,20 @@ def verify_command(
     Digests of all files, checksums of all records, and the index against the records and against
     LMDB's own look-ups, in a process of its own: a crafted file may end LMDB, but not this command.
     """
-    from packer.progress import Progress
     from packer.stores.verify import verify
-    from readers.store.manifest import read_manifest
 
     if quick and full:
         raise click.UsageError("--quick and --full exclude each other.")
     if root is not None and raw is None:
         raise click.UsageError("--root is about the RAW of --against.")
-    total = read_manifest(store).sample_count * (1 if raw is None else 2)
-    with Progress(total=total, shows=True, unit="samples") as bar:
-        report = verify(
-            store,
-            level="quick" if quick else "full" if full else "records",
-            against=raw,
-            root=root,
-            worker_count=worker_count,
-            on_progress=bar.add,
-        )
+    report = verify(
+        store,
+        level="quick" if quick else "full" if full else "records",
+        against=raw,
+        root=root,
+        workers=workers,
+        progress=not is_quiet,
+    )
     click.echo(json.dumps(report.as_dict()) if as_json else printable(report.summary()))
     if not report.is_good:
         raise click.exceptions.Exit(1)

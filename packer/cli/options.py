@@ -211,7 +211,6 @@ WORK_OPTIONS = (
     click.option(
         "-j",
         "--workers",
-        "worker_count",
         type=click.IntRange(min=1),
         help="Build workers. Default: the cores of this job.",
     ),
@@ -252,7 +251,6 @@ OUTCOME_OPTIONS = (
     ),
     click.option(
         "--max-rejects",
-        "rejects_max",
         default="1%",
         show_default=True,
         help="How many images may be rejected: a count, or a share of those found, rounded down. "
@@ -275,7 +273,7 @@ OUTCOME_OPTIONS = (
 )
 """What may be left out, and what becomes of a store that is at OUT."""
 
-OUTCOME_NAMES = ("on_error", "rejects_max", "overwrite", "update", "rehash", "retry_rejects")
+OUTCOME_NAMES = ("on_error", "max_rejects", "overwrite", "update", "rehash", "retry_rejects")
 """What the values of `OUTCOME_OPTIONS` are called."""
 
 
@@ -328,7 +326,7 @@ def build_settings(
     outcome = {name: rest.pop(name) for name in OUTCOME_NAMES}
     source, recipe = read_options(rest)
     try:
-        reject_count_max(outcome["rejects_max"], 0)
+        reject_count_max(outcome["max_rejects"], 0)
         check_replacement(
             out,
             update=outcome["update"],

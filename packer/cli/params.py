@@ -1,4 +1,4 @@
-"""Kinds of values that options take."""
+"""Kinds of values that options take, and the option that all long work has."""
 
 from __future__ import annotations
 
@@ -219,3 +219,8 @@ class PartParam(_Part):
 
 
 PART = PartParam()
+
+QUIET = click.option(
+    "-q", "--quiet", "is_quiet", is_flag=True, help="Say nothing on stderr but errors."
+)
+"""Of commands that show how far their work is."""
