@@ -11,6 +11,7 @@ import click
 from packer.building.build import build
 from packer.building.planned import plan_build
 from packer.cli import Terminated, in_options, printable
+from packer.cli.help_groups import GroupedCommand
 from packer.cli.options import (
     ENGINE_OPTIONS,
     OUTCOME_OPTIONS,
@@ -27,7 +28,7 @@ from packer.workspace.upload import workspace_of
 from readers.store.place import Place
 
 
-@click.command("build")
+@click.command("build", cls=GroupedCommand)
 @click.argument("raw", type=click.Path(path_type=Path))
 @click.argument("out", type=PLACE)
 @with_options(SOURCE_OPTIONS, RECIPE_OPTIONS, WORK_OPTIONS, ENGINE_OPTIONS, OUTCOME_OPTIONS)

@@ -37,9 +37,10 @@ SOURCE_OPTIONS = (
         "--format",
         "format_name",
         type=click.Choice(["auto", *LAYOUTS]),
+        metavar="NAME",  # A line of all would be broken by any terminal.
         default="auto",
         show_default=True,
-        help="Layout of RAW.",
+        help=f"Layout of RAW: {', '.join(['auto', *LAYOUTS])}.",
     ),
     click.option(
         "--root",

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from packer.cli import printable
+from packer.cli.help_groups import GroupedCommand
 from packer.cli.options import (
     RECIPE_OPTIONS,
     SOURCE_OPTIONS,
@@ -18,7 +19,7 @@ from packer.cli.options import (
 from packer.plan.cost import estimate_costs
 
 
-@click.command("plan")
+@click.command("plan", cls=GroupedCommand)
 @click.argument("raw", type=click.Path(path_type=Path))
 @click.argument("out", type=click.Path(path_type=Path), required=False)
 @with_options(SOURCE_OPTIONS, RECIPE_OPTIONS)
