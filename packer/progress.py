@@ -7,6 +7,7 @@ import importlib
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -33,7 +34,12 @@ def is_wanted(progress: bool | None) -> bool:
 
 def _bar_class() -> Any:
     """Of a notebook its own, which is loaded there alone: it takes a while."""
-    return importlib.import_module("tqdm.auto").tqdm if is_notebook() else tqdm
+    if not is_notebook():
+        return tqdm
+    with warnings.catch_warnings():
+        # Without widgets it draws text, which does as well, and warns of it.
+        warnings.simplefilter("ignore")
+        return importlib.import_module("tqdm.auto").tqdm
 
 
 def say(lines: Iterable[str]) -> None:
