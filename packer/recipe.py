@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from numbers import Integral
 from typing import Any, Literal, get_args
 
 from packer.policies import POLICIES, ImagePolicy, taking
@@ -245,11 +246,13 @@ def _normal_size(size: Any) -> Any:
     Raises:
         ValueError: It is neither one number nor two.
     """
-    if not isinstance(size, (list, tuple)):
-        return size
-    if len(size) != 2 or not all(isinstance(side, int) for side in size):
+    if size is None:
+        return None
+    sides = size if isinstance(size, (list, tuple)) else (size, size)
+    if len(sides) != 2 or not all(isinstance(side, Integral) for side in sides):
         raise ValueError(f"size must be a side in pixels, or (height, width); got {size!r}")
-    return size[0] if size[0] == size[1] else tuple(size)
+    height, width = map(int, sides)
+    return height if height == width else (height, width)
 
 
 def needs_text(name: str, value: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from packer.recipe import Recipe
@@ -27,6 +28,7 @@ from packer.recipe import Recipe
             {"size": (1, 2, 3)},
             r"size must be a side in pixels, or \(height, width\); got \(1, 2",
         ),
+        ({"size": "224"}, r"size must be a side in pixels, or \(height, width\); got '224'"),
         (
             {"size": (8, 9)},
             r"size=\(8, 9\) is a rectangle, which fit='short' cannot bring images",
@@ -120,7 +122,8 @@ def test_a_rectangle_is_height_and_width_and_a_square_its_side():
     assert (recipe.size, recipe.stored_size) == ((224, 320), (224, 320))
     assert recipe.as_dict()["size"] == [224, 320]
     assert Recipe(**json.loads(json.dumps(recipe.as_dict()))) == recipe
-    assert Recipe(size=(224, 224)) == Recipe(size=224)
+    assert Recipe(size=(224, 224)) == Recipe(size=224) == Recipe(size=np.int64(224))
+    assert type(Recipe(size=np.int64(224)).size) is int
     assert Recipe(size=224).stored_size is None
     assert Recipe(size=224, fit="letterbox").stored_size == (224, 224)
 
