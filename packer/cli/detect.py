@@ -34,14 +34,17 @@ def detect_command(
     Exit status: 1 when no source reads it or its content does not fit, 2 when several layouts fit
     and --format has to say which.
     """
+    from packer.progress import Waiting
     from packer.sources import SourceOptions
     from packer.sources.detection.detect import examine
+    from packer.sources.walk import walks_told
 
     try:
         options = SourceOptions(root=root, path_column=path_column, label_column=label_column)
     except ValueError as error:
         raise click.UsageError(in_options(str(error))) from error
-    found = examine(raw, options)
+    with Waiting("looking", shows=True) as waiting, walks_told(waiting.count):
+        found = examine(raw, options)
     click.echo(json.dumps(found.as_dict()) if as_json else printable(found.summary()))
     if found.error is not None:
         raise found.error

@@ -17,6 +17,8 @@ from packer.cli.options import (
     with_options,
 )
 from packer.plan.cost import estimate_costs
+from packer.progress import Waiting
+from packer.sources.walk import walks_told
 
 
 @click.command("plan", cls=GroupedCommand)
@@ -31,5 +33,6 @@ def plan_command(raw: Path, out: Path | None, as_json: bool, **settings: Any) ->
     machine and of the disk that OUT would be on (default: the current folder's). Nothing is kept.
     """
     source, recipe = read_options(settings)
-    costs = estimate_costs(raw, out, recipe, source=source)
+    with Waiting("scanning", shows=True) as waiting, walks_told(waiting.count):
+        costs = estimate_costs(raw, out, recipe, source=source)
     click.echo(json.dumps(costs.as_dict()) if as_json else printable(costs.summary()))
