@@ -52,9 +52,9 @@ def _check_readers() -> None:
     places = [] if found is None else [*(found.submodule_search_locations or ()), found.origin]
     where = next(filter(None, places), "none")
     raise ImportError(
-        f"packer needs the package readers that was installed with it, and found {where}: a folder "
-        "or file called readers, of yours perhaps, comes first on Python's path. Rename it, or run "
-        "Python elsewhere."
+        f"expected the package readers that comes with packer, and found {where}: a folder or file "
+        "called readers, of yours perhaps, comes first on Python's path. Rename it, or run Python "
+        "elsewhere."
     )
 
 
