@@ -80,6 +80,19 @@ def test_json_lines_have_named_columns_too(tmp_path):
     assert named == [[kind, "dog"] for kind in KINDS]
 
 
+def test_parquet_lists_have_named_columns_too(tmp_path):
+    """They name pictures by path; what the names of the columns say gives way."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    draw_tree(tmp_path, [f"{stem}.png" for stem in STEMS])
+    table = pyarrow.table({"who": STEMS, "label": ["a", "b", "c", "d"], "breed": KINDS})
+    parquet.write_table(table, tmp_path / "list.parquet")
+    options = SourceOptions(path_column="who", label_column="breed")
+    found = scan_source(tmp_path / "list.parquet", options)
+    assert found.format == "parquet"
+    assert [kind for _, kind in labels_of(found)] == KINDS
+
+
 def test_a_named_label_is_that_of_boxes(tmp_path):
     """Rows of boxes: their class is the column that was named."""
     draw_tree(tmp_path, ["img0.png"])
