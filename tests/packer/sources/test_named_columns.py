@@ -103,6 +103,20 @@ def test_a_named_label_is_that_of_boxes(tmp_path):
     assert found.classes == ("boxer", "pug")
 
 
+def test_a_named_label_is_that_of_boxes_in_records(tmp_path):
+    """Also where the records have a label of their own by name."""
+    draw_tree(tmp_path, ["img0.png"])
+    boxes = [
+        {"bbox": [1, 2, 5, 5], "category": "a", "breed": "pug"},
+        {"bbox": [3, 4, 5, 5], "category": "b", "breed": "boxer"},
+    ]
+    line = {"file_name": "img0.png", "objects": boxes}
+    (tmp_path / "list.jsonl").write_text(json.dumps(line) + "\n")
+    named = SourceOptions(label_column="objects.breed")
+    for options, classes in ((SourceOptions(), ("a", "b")), (named, ("boxer", "pug"))):
+        assert scan_source(tmp_path / "list.jsonl", options).classes == classes
+
+
 def test_a_column_that_is_not_there_is_told_with_the_nearest(tmp_path):
     """By its option and what there is instead; whole layouts without columns refuse both."""
     draw_tree(tmp_path, [f"{stem}.png" for stem in STEMS])
