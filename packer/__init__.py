@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from packer.stores.diff import DiffReport as DiffReport
     from packer.stores.diff import diff as diff
     from packer.stores.merge import merge as merge
+    from packer.stores.rejects import RejectSummary as RejectSummary
+    from packer.stores.rejects import rejects as rejects
     from packer.stores.repack import RepackReport as RepackReport
     from packer.stores.stage import StageReport as StageReport
     from packer.stores.stage import stage as stage
@@ -33,11 +36,36 @@ if TYPE_CHECKING:
     from packer.stores.verify import verify as verify
     from packer.workspace.step import Step as Step
 
+
+def _check_readers() -> None:
+    """See that `readers` is ours: a folder or file of the user's own may come before it.
+
+    Raises:
+        ImportError: It is not.
+    """
+    try:
+        if importlib.util.find_spec("readers.store.layout") is not None:
+            return
+    except ModuleNotFoundError:
+        pass
+    found = importlib.util.find_spec("readers")
+    places = [] if found is None else [*(found.submodule_search_locations or ()), found.origin]
+    where = next(filter(None, places), "none")
+    raise ImportError(
+        f"expected the package readers that comes with packer, and found {where}: a folder or file "
+        "called readers, of yours perhaps, comes first on Python's path. Rename it, or run Python "
+        "elsewhere."
+    )
+
+
+_check_readers()
+
 _HOMES = {
     "BuildError": "packer.errors",
     "BuildReport": "packer.report",
     "DiffReport": "packer.stores.diff",
     "Recipe": "packer.recipe",
+    "RejectSummary": "packer.stores.rejects",
     "RepackReport": "packer.stores.repack",
     "SourceOptions": "packer.sources",
     "StageReport": "packer.stores.stage",
@@ -48,6 +76,7 @@ _HOMES = {
     "merge": "packer.stores.merge",
     "plan_build": "packer.building.planned",
     "publish_planned": "packer.cluster.publish",
+    "rejects": "packer.stores.rejects",
     "stage": "packer.stores.stage",
     "status": "packer.cluster.status",
     "subset": "packer.stores.subset",
@@ -63,7 +92,10 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         return importlib.metadata.version("lmdb-packer")
     if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        found = getattr(importlib.import_module(_HOMES[name]), name)
+        if isinstance(found, type):
+            return found
+        return importlib.import_module("packer.python_words").in_python(found)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 import threading
 import time
-from collections.abc import Iterable
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tqdm import tqdm
@@ -25,9 +27,19 @@ def is_notebook() -> bool:
     return type(sys.stderr).__module__.startswith("ipykernel.")
 
 
+def is_wanted(progress: bool | None) -> bool:
+    """Whether to show how far work is: as the caller says, or else in a notebook alone."""
+    return is_notebook() if progress is None else progress
+
+
 def _bar_class() -> Any:
     """Of a notebook its own, which is loaded there alone: it takes a while."""
-    return importlib.import_module("tqdm.auto").tqdm if is_notebook() else tqdm
+    if not is_notebook():
+        return tqdm
+    with warnings.catch_warnings():
+        # Without widgets it draws text, which does as well, and warns of it.
+        warnings.simplefilter("ignore")
+        return importlib.import_module("tqdm.auto").tqdm
 
 
 def say(lines: Iterable[str]) -> None:
@@ -112,6 +124,31 @@ class Progress:
 
     def __exit__(self, *_: object) -> None:
         self._bar.close()
+
+
+@contextlib.contextmanager
+def counting(
+    total: int,
+    on_progress: Callable[[int], None],
+    *,
+    progress: bool | None,
+    unit: str = "samples",
+) -> Iterator[Callable[[int], None]]:
+    """What is to be told how many more are done: it tells the caller's function, and a bar.
+
+    Args:
+        total: How many there are in all.
+        on_progress: The caller's.
+        progress: See `is_wanted`.
+        unit: What is counted.
+    """
+    with Progress(total=total, shows=is_wanted(progress), unit=unit) as bar:
+
+        def tell(count: int) -> None:
+            bar.add(count)
+            on_progress(count)
+
+        yield tell
 
 
 class Waiting:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from numbers import Integral
 from typing import Any, Literal, get_args
 
 from packer.policies import POLICIES, ImagePolicy, taking
@@ -14,8 +15,11 @@ Scaling = Literal["fast", "exact"]
 
 SHARD_BYTES_MIN = 1 * 2**20
 
-SQUARE_FITS = ("letterbox", "stretch", "crop")
-"""Under these all images have the same size."""
+Size = int | tuple[int, int]
+"""A side in pixels, or (height, width)."""
+
+EXACT_FITS = ("letterbox", "stretch", "crop")
+"""Under these all images have the same size, `Recipe.size`."""
 
 QUALITY = 90
 RAW_BELOW_BYTES = 2**18
@@ -47,10 +51,13 @@ class Recipe:
     default that is named here.
 
     Args:
-        size: Side in pixels that `fit` is about. None keeps each image's own size.
+        size: Side in pixels that `fit` is about; or (height, width), as torchvision and
+            `readers.ops` have it, of a rectangle that all images are brought to. None keeps each
+            image's own size. A rectangle with equal sides becomes its side.
         fit: How an image comes to `size`. "short" and "long" scale that side and keep the aspect;
-            "letterbox" scales the long side and pads with gray 114 to a square; "stretch" makes a
-            square of it; "crop" scales the short side and cuts the middle square.
+            "letterbox" scales the image so that it fits into the square or rectangle, and pads
+            with gray 114; "stretch" scales each side by itself; "crop" scales it so that it covers
+            the square or rectangle, and cuts out the middle. A rectangle needs one of these three.
         max_side: Longest side in pixels that an image may have; a larger one is scaled down to it.
         scaling: How images are scaled down. "exact" averages all pixels of the file that a stored
             one covers. "fast" lets JPEG's decoder and a supersampled average do most of it, at half
@@ -83,7 +90,7 @@ class Recipe:
         ValueError: A setting is out of its range, or two contradict each other.
     """
 
-    size: int | None = None
+    size: Size | None = None
     fit: Fit = "short"
     max_side: int | None = None
     scaling: Scaling = "fast"
@@ -116,6 +123,7 @@ class Recipe:
         for name in ("include", "exclude"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "splits", tuple((name, share) for name, share in self.splits))
+        object.__setattr__(self, "size", _normal_size(self.size))
         self._check_needs()
         self._check_sizes()
         self._check_choice()
@@ -137,15 +145,23 @@ class Recipe:
 
     def _check_sizes(self) -> None:
         for name in ("size", "max_side"):
-            side = getattr(self, name)
-            if side is not None and not 1 <= side <= 65_535:
-                raise ValueError(f"{name} must be in [1, 65536) pixels; got {side!r}")
-            if side is not None and POLICIES[self.image].keeps_size:
+            value = getattr(self, name)
+            sides = value if isinstance(value, tuple) else (value,)
+            if value is not None and not all(1 <= side <= 65_535 for side in sides):
+                raise ValueError(f"{name} must be in [1, 65536) pixels; got {value!r}")
+            if value is not None and POLICIES[self.image].keeps_size:
                 raise ValueError(
-                    f"{name}={side!r} changes the pixels, but image={self.image!r} keeps the "
+                    f"{name}={value!r} changes the pixels, but image={self.image!r} keeps the "
                     f"file's own bytes; drop the {name}, or use image='jpeg' or 'raw'"
                 )
-        if self.size is not None and self.max_side is not None and self.max_side < self.size:
+        if isinstance(self.size, tuple) and self.fit not in EXACT_FITS:
+            raise ValueError(
+                f"size={self.size!r} is a rectangle, which fit={self.fit!r} cannot bring images "
+                "to: give fit='crop' (cuts off what is over), fit='letterbox' (pads) or "
+                "fit='stretch' (changes the aspect)"
+            )
+        longest = max(self.size) if isinstance(self.size, tuple) else self.size
+        if longest is not None and self.max_side is not None and self.max_side < longest:
             raise ValueError(f"max_side={self.max_side!r} is below size={self.size!r}; drop one")
 
     def _check_choice(self) -> None:
@@ -194,9 +210,11 @@ class Recipe:
             )
 
     @property
-    def square_side(self) -> int | None:
-        """Side of all images, where they are squares of one size."""
-        return self.size if self.fit in SQUARE_FITS else None
+    def stored_size(self) -> tuple[int, int] | None:
+        """(height, width) of all images, where the recipe brings them to one size."""
+        if self.size is None or self.fit not in EXACT_FITS:
+            return None
+        return self.size if isinstance(self.size, tuple) else (self.size, self.size)
 
     @classmethod
     def of_manifest(cls, settings: Mapping[str, Any]) -> Recipe:
@@ -217,7 +235,24 @@ class Recipe:
         """The settings by name, as the manifest keeps them."""
         found = asdict(self)
         found |= {name: list(found[name]) for name in ("include", "exclude")}
+        if isinstance(self.size, tuple):
+            found["size"] = list(self.size)
         return found | {"splits": [list(pair) for pair in self.splits]}
+
+
+def _normal_size(size: Any) -> Any:
+    """A size as recipes keep it: a rectangle as a tuple, a square as its side.
+
+    Raises:
+        ValueError: It is neither one number nor two.
+    """
+    if size is None:
+        return None
+    sides = size if isinstance(size, (list, tuple)) else (size, size)
+    if len(sides) != 2 or not all(isinstance(side, Integral) for side in sides):
+        raise ValueError(f"size must be a side in pixels, or (height, width); got {size!r}")
+    height, width = map(int, sides)
+    return height if height == width else (height, width)
 
 
 def needs_text(name: str, value: object) -> str:

@@ -28,7 +28,14 @@ HEAD = """\
 
 <!-- Written by scripts/update_reference.py -->
 
-What `packer --help` prints, and the help of each command.
+What `packer --help` prints, and the help of each command. Tab completes commands, options and their
+values with one of these lines in the shell's start-up file:
+
+```bash
+eval "$(_PACKER_COMPLETE=bash_source packer)"       # ~/.bashrc
+eval "$(_PACKER_COMPLETE=zsh_source packer)"        # ~/.zshrc
+_PACKER_COMPLETE=fish_source packer | source        # ~/.config/fish/config.fish
+```
 """
 
 

@@ -138,3 +138,25 @@ def test_a_dataset_does_not_load_opencv():
         "import sys; from readers import LMDBDataset, make_loader; assert 'cv2' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_readers_of_the_users_own_are_told(kind, tmp_path):
+    """A folder or file of that name comes first on Python's path: the error names it."""
+    theirs = tmp_path / ("readers" if kind == "folder" else "readers.py")
+    if kind == "folder":
+        theirs.mkdir()
+        (theirs / "__init__.py").touch()
+    else:
+        theirs.touch()
+    done = subprocess.run(
+        ["env", f"PYTHONPATH={ROOT}", sys.executable, "-c", "import packer"],
+        cwd=tmp_path,  # Where -c looks first.
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert f"and found {theirs}" in done.stderr.splitlines()[-1]
+    assert "Rename it" in done.stderr

@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MODULES = sorted(path for name in ("packer", "readers") for path in (ROOT / name).rglob("*.py"))
 
-# Options of other programs that are named here: containers, schedulers, Label Studio, exiftran.
+# Options of other programs that are named here: containers, schedulers, Label Studio, exiftran, and
+# scripts/setup.
 OTHERS = {
     "--cpus", "--cpus-per-task", "--gpus", "--gres", "--inplace", "--ipc", "--mem", "--memory",
     "--orientation", "--save-media", "--shm-size", "--ulimit",
@@ -27,6 +28,7 @@ OTHERS = {
     "--dereference", "--hard-dereference", "--symlinks", "--strict", "--case", "--sort",
     "--bind-to", "--cpu-bind", "--gpu-bind", "--cpunodebind", "--membind",
     "--query-gpu", "--format",
+    "--cpu", "--system-site-packages",
 }  # fmt: skip
 
 

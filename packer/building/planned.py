@@ -23,8 +23,10 @@ from packer.building.spooling import check_forward
 from packer.errors import BuildError
 from packer.items.raw_item import Ignored, Reject, Scan
 from packer.plan.shards import BuildPlan, make_plan
+from packer.progress import Waiting, is_wanted
 from packer.recipe import Recipe
 from packer.sources import SourceOptions
+from packer.sources.walk import walks_told
 from packer.wording import count_text
 from packer.workspace.folder import Workspace
 from packer.workspace.lock import TargetLock
@@ -204,11 +206,12 @@ def plan_build(
     *,
     source: SourceOptions | None = None,
     on_error: OnError = "reject",
-    rejects_max: str | int = "1%",
+    max_rejects: str | int = "1%",
     overwrite: bool = False,
     update: bool = False,
     rehash: bool = False,
     retry_rejects: bool = False,
+    progress: bool | None = None,
     on_step: OnStep = untold,
 ) -> PlanReport:
     """Do the first part of `build`: scan and plan, so that other processes can make the shards.
@@ -223,11 +226,12 @@ def plan_build(
         recipe: See `build`, as all that follow.
         source: How to read `raw`.
         on_error: Whether to leave out an item that cannot be packed, or to stop.
-        rejects_max: How many raw items may be rejected.
+        max_rejects: How many raw items may be rejected.
         overwrite: Replace a store at `out`, and discard an unfinished build of other settings.
         update: Bring the store at `out` up to date.
         rehash: With `update`, read every file.
         retry_rejects: With `update`, try rejects again.
+        progress: Say on stderr how far the scan is. None does so in a notebook alone.
         on_step: Told of each step as it is done.
 
     Raises:
@@ -242,18 +246,22 @@ def plan_build(
         worker_count=None,
         scratch=None,
         on_error=on_error,
-        rejects_max=rejects_max,
+        rejects_max=max_rejects,
         overwrite=overwrite,
         update=update,
         rehash=rehash,
         retry_rejects=retry_rejects,
-        shows_progress=False,
+        shows_progress=is_wanted(progress),
         on_step=on_step,
         is_shared=True,
     )
-    with contextlib.ExitStack() as stack:
+    with (
+        contextlib.ExitStack() as stack,
+        Waiting("scanning", shows=run.shows_progress) as waiting,
+        walks_told(waiting.count),
+    ):
         scan = scan_raw(os.fspath(raw), source or SourceOptions(), run, None, stack)
-    plan = make_plan(scan, recipe or Recipe())
+        plan = make_plan(scan, recipe or Recipe())
     if on_error == "fail":
         stop_at([*plan.scan.rejects, *plan.scan.annotation_rejects])
     check_forward(plan)

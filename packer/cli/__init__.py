@@ -23,6 +23,7 @@ _COMMANDS = {
     "status": "packer.cli.cluster",
     "detect": "packer.cli.detect",
     "info": "packer.cli.inspect",
+    "rejects": "packer.cli.inspect",
     "verify": "packer.cli.inspect",
     "get": "packer.cli.inspect",
     "merge": "packer.cli.stores",
@@ -100,6 +101,8 @@ def printable(text: str) -> str:
 
 def in_options(text: str) -> str:
     """An error about arguments of Python, as one about the options of the command that runs."""
+    # (height, width) of Python is WIDTHxHEIGHT of the command line.
+    text = re.sub(r"\bsize=\((\d+), (\d+)\)", r"size=\2x\1", text)
     for param in click.get_current_context().command.params:
         if not isinstance(param, click.Option) or not param.name:
             continue
@@ -112,8 +115,25 @@ def in_options(text: str) -> str:
     return text
 
 
+def _tell_versions(ctx: click.Context, param: click.Parameter, is_asked: bool) -> None:
+    if not is_asked or ctx.resilient_parsing:
+        return
+    from packer.cli.versions import version_lines
+
+    click.echo("\n".join(version_lines()))
+    ctx.exit()
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(None, "-V", "--version", package_name="lmdb-packer", prog_name="packer")
+@click.option(
+    "-V",
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_tell_versions,
+    help="Show the version, and those of what it works with, and exit.",
+)
 def cli() -> None:
     """Compile trees of images into LMDB stores for training, and look after them.
 

@@ -11,6 +11,7 @@ import click
 from packer.building.build import build
 from packer.building.planned import plan_build
 from packer.cli import Terminated, in_options, printable
+from packer.cli.help_groups import GroupedCommand
 from packer.cli.options import (
     ENGINE_OPTIONS,
     OUTCOME_OPTIONS,
@@ -20,14 +21,14 @@ from packer.cli.options import (
     build_settings,
     with_options,
 )
-from packer.cli.params import PLACE
+from packer.cli.params import PLACE, QUIET
 from packer.engines.choose import EngineName, check_engine
 from packer.workspace.step import Step
 from packer.workspace.upload import workspace_of
 from readers.store.place import Place
 
 
-@click.command("build")
+@click.command("build", cls=GroupedCommand)
 @click.argument("raw", type=click.Path(path_type=Path))
 @click.argument("out", type=PLACE)
 @with_options(SOURCE_OPTIONS, RECIPE_OPTIONS, WORK_OPTIONS, ENGINE_OPTIONS, OUTCOME_OPTIONS)
@@ -36,7 +37,7 @@ from readers.store.place import Place
     is_flag=True,
     help="Scan and plan, and make no shard: packer work makes them, on any nodes.",
 )
-@click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Say nothing on stderr but errors.")
+@QUIET
 @click.option(
     "-v", "--verbose", "is_verbose", is_flag=True, help="Say on stderr when each step is done."
 )
@@ -44,7 +45,7 @@ from readers.store.place import Place
 def build_command(
     raw: Path,
     out: Place,
-    worker_count: int | None,
+    workers: int | None,
     scratch: Path | None,
     engine: EngineName,
     scheduler: str | None,
@@ -63,13 +64,13 @@ def build_command(
     """
     source, recipe, outcome = build_settings(settings, out)
     try:
-        check_engine(engine, scheduler, worker_count, out)
+        check_engine(engine, scheduler, workers, out)
     except ValueError as error:
         raise click.UsageError(in_options(str(error))) from error
     if plan_only:
         if engine != "local":
             raise click.UsageError("--plan-only makes no shard, so --engine does not apply to it")
-        if worker_count is not None or scratch is not None:
+        if workers is not None or scratch is not None:
             raise click.UsageError(
                 "--workers and --scratch are of those who make shards: give them to packer work"
             )
@@ -78,7 +79,7 @@ def build_command(
                 f"{out}: nodes build into a folder that all of them see; copy the finished store "
                 "to the bucket"
             )
-        planned = plan_build(raw, out, recipe, source=source, **outcome)
+        planned = plan_build(raw, out, recipe, source=source, progress=not is_quiet, **outcome)
         click.echo(json.dumps(planned.as_dict()) if as_json else printable(planned.summary()))
         return
     steps: list[Step] = []
@@ -97,7 +98,7 @@ def build_command(
             out,
             recipe,
             source=source,
-            worker_count=worker_count,
+            workers=workers,
             scratch=scratch,
             engine=engine,
             scheduler=scheduler,

@@ -20,7 +20,7 @@ from packer.cli.options import (
     build_settings,
     with_options,
 )
-from packer.cli.params import PART
+from packer.cli.params import PART, QUIET
 from packer.cluster.publish import publish_planned
 from packer.cluster.slurm import dry_run_text, make_jobs, packer_command, submit
 from packer.cluster.status import status
@@ -50,7 +50,7 @@ class _RemembersArguments(click.Command):
 
 _TYPED = "packer.cli.cluster.typed"
 _OWN = ("task_count", "cpus_per_task", "sbatch", "dry_run", "as_json")
-_OF_WORK = ("worker_count", "scratch")
+_OF_WORK = ("workers", "scratch")
 
 
 def _typed_options(ctx: click.Context, names: Collection[str], *, others: bool) -> list[str]:
@@ -102,7 +102,7 @@ def submit_command(
     cpus_per_task: int | None,
     sbatch: str,
     dry_run: bool,
-    worker_count: int | None,
+    workers: int | None,
     scratch: Path | None,
     as_json: bool,
     **settings: Any,
@@ -149,13 +149,15 @@ def submit_command(
 )
 @with_options(WORK_OPTIONS)
 @click.option("--name", default="", help="What packer status calls this process: its job, say.")
+@QUIET
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def work_command(
     out: Path,
     part: tuple[int, int] | None,
-    worker_count: int | None,
+    workers: int | None,
     scratch: Path | None,
     name: str,
+    is_quiet: bool,
     as_json: bool,
 ) -> None:
     """Make shards of the build of OUT that packer build --plan-only has planned.
@@ -167,10 +169,10 @@ def work_command(
         report = work(
             out,
             part=part,
-            worker_count=worker_count,
+            workers=workers,
             scratch=scratch,
             name=name,
-            shows_progress=True,
+            progress=not is_quiet,
         )
     except (KeyboardInterrupt, Terminated):
         click.echo(printable(f"Stopped. {Workspace.of(out).describe_kept()}"), err=True)
@@ -188,12 +190,14 @@ def work_command(
     help="Make up to so many shards here that nobody has finished. Default: a twentieth of all, or "
     "one for each build worker.",
 )
+@QUIET
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def publish_command(
     out: Path,
-    worker_count: int | None,
+    workers: int | None,
     scratch: Path | None,
     make_missing: int | None,
+    is_quiet: bool,
     as_json: bool,
 ) -> None:
     """Publish the store at OUT once packer work has made its shards.
@@ -203,10 +207,10 @@ def publish_command(
     try:
         report = publish_planned(
             out,
-            worker_count=worker_count,
+            workers=workers,
             scratch=scratch,
             make_missing=make_missing,
-            shows_progress=True,
+            progress=not is_quiet,
         )
     except (KeyboardInterrupt, Terminated):
         click.echo(printable(f"Stopped. {Workspace.of(out).describe_kept()}"), err=True)

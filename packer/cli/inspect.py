@@ -1,4 +1,4 @@
-"""Commands that look into a store: `info`, `verify`, `get`."""
+"""Commands that look into a store: `info`, `rejects`, `verify`, `get`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from packer.cli import printable
-from packer.cli.params import PLACE
+from packer.cli.params import PLACE, QUIET
 from readers.store.place import Place
 
 _STORE = click.argument("store", type=PLACE)
@@ -20,15 +20,46 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON."
 @click.option(
     "--manifest-only", is_flag=True, help="Do not look whether the files of all shards are there."
 )
+@click.option("--fields", is_flag=True, help="Print the fields of a sample, and what each means.")
+@click.option(
+    "--stats",
+    is_flag=True,
+    help="Print means, and histograms of splits, classes and sizes.",
+)
 @_JSON
-def info_command(store: Place, manifest_only: bool, as_json: bool) -> None:
+def info_command(
+    store: Place, manifest_only: bool, fields: bool, stats: bool, as_json: bool
+) -> None:
     """Print what STORE holds and how it was made. Exit status 1 if shards are missing."""
-    from packer.stores.info import describe, info
+    from packer.stores.info import describe, describe_fields, describe_statistics, info
 
+    checks_files = not manifest_only
     if as_json:
-        click.echo(json.dumps(info(store, checks_files=not manifest_only)))
-    else:
-        click.echo(printable(describe(store, checks_files=not manifest_only)))
+        if fields or stats:
+            raise click.UsageError("--json has fields and statistics already: give it alone.")
+        click.echo(json.dumps(info(store, checks_files=checks_files)))
+        return
+    parts = []
+    if fields:
+        parts.append(describe_fields(store, checks_files=checks_files))
+    if stats:
+        parts.append(describe_statistics(store, checks_files=checks_files))
+    click.echo(printable("\n\n".join(parts or [describe(store, checks_files=checks_files)])))
+
+
+@click.command("rejects")
+@click.argument("store", metavar="STORE|OUT", type=PLACE)
+@_JSON
+def rejects_command(store: Place, as_json: bool) -> None:
+    """Print what was not packed into STORE and why, by reason and by folder.
+
+    Also of a build of OUT that published nothing, because of them or because it was stopped: then
+    of the shards that it finished.
+    """
+    from packer.stores.rejects import rejects
+
+    found = rejects(store)
+    click.echo(json.dumps(found.as_dict()) if as_json else printable(found.summary()))
 
 
 @click.command("verify")
@@ -51,10 +82,10 @@ def info_command(store: Place, manifest_only: bool, as_json: bool) -> None:
 @click.option(
     "-j",
     "--workers",
-    "worker_count",
     type=click.IntRange(min=1),
     help="Shards and samples at once. Default: the cores of this job.",
 )
+@QUIET
 @_JSON
 def verify_command(
     store: Place,
@@ -62,7 +93,8 @@ def verify_command(
     full: bool,
     raw: Path | None,
     root: Path | None,
-    worker_count: int | None,
+    workers: int | None,
+    is_quiet: bool,
     as_json: bool,
 ) -> None:
     """Check every byte of STORE, and name every damaged sample. Exit status 1 if anything is wrong.
@@ -70,24 +102,20 @@ def verify_command(
     Digests of all files, checksums of all records, and the index against the records and against
     LMDB's own look-ups, in a process of its own: a crafted file may end LMDB, but not this command.
     """
-    from packer.progress import Progress
     from packer.stores.verify import verify
-    from readers.store.manifest import read_manifest
 
     if quick and full:
         raise click.UsageError("--quick and --full exclude each other.")
     if root is not None and raw is None:
         raise click.UsageError("--root is about the RAW of --against.")
-    total = read_manifest(store).sample_count * (1 if raw is None else 2)
-    with Progress(total=total, shows=True, unit="samples") as bar:
-        report = verify(
-            store,
-            level="quick" if quick else "full" if full else "records",
-            against=raw,
-            root=root,
-            worker_count=worker_count,
-            on_progress=bar.add,
-        )
+    report = verify(
+        store,
+        level="quick" if quick else "full" if full else "records",
+        against=raw,
+        root=root,
+        workers=workers,
+        progress=not is_quiet,
+    )
     click.echo(json.dumps(report.as_dict()) if as_json else printable(report.summary()))
     if not report.is_good:
         raise click.exceptions.Exit(1)

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from packer.building.begin import check_replacement
 from packer.cli import in_options
-from packer.cli.params import BYTE_SIZE, CLASS_NAMES, SPLIT_SHARES
+from packer.cli.params import BYTE_SIZE, CLASS_NAMES, IMAGE_SIZE, SPLIT_SHARES
 from packer.engines.choose import EngineName
 from packer.policies import POLICIES
 from packer.recipe import (
@@ -37,9 +37,10 @@ SOURCE_OPTIONS = (
         "--format",
         "format_name",
         type=click.Choice(["auto", *LAYOUTS]),
+        metavar="NAME",  # A line of all would be broken by any terminal.
         default="auto",
         show_default=True,
-        help="Layout of RAW.",
+        help=f"Layout of RAW: {', '.join(['auto', *LAYOUTS])}.",
     ),
     click.option(
         "--root",
@@ -60,6 +61,17 @@ SOURCE_OPTIONS = (
         help="What annotations are for: boxes alone, masks or outlines, keypoints, or corners of "
         "turned boxes. Default: all that they have.",
     ),
+    click.option(
+        "--path-column",
+        metavar="NAME",
+        help="Column of a list that names the pictures: by path, file name or its stem. Default: "
+        "by the names of the columns.",
+    ),
+    click.option(
+        "--label-column",
+        metavar="NAME",
+        help="Column of a list that has the labels. Default: by the names of the columns.",
+    ),
     click.option("--label-is-index", is_flag=True, help="Labels in a list are numbers, not names."),
     click.option(
         "--voc-origin",
@@ -72,22 +84,33 @@ SOURCE_OPTIONS = (
 )
 """How RAW is read; see `read_options`."""
 
-SOURCE_NAMES = ("format_name", "root", "classes", "split", "task", "label_is_index", "voc_origin")
+SOURCE_NAMES = (
+    "format_name",
+    "root",
+    "classes",
+    "split",
+    "task",
+    "path_column",
+    "label_column",
+    "label_is_index",
+    "voc_origin",
+)
 """What the values of `SOURCE_OPTIONS` are called."""
 
 RECIPE_OPTIONS = (
     click.option(
         "--size",
-        type=int,
-        help="Side in pixels that --fit is about. Default: each image's own size.",
+        type=IMAGE_SIZE,
+        help="Side in pixels that --fit is about, such as 224; or WIDTHxHEIGHT, such as 320x224, "
+        "with --fit crop, letterbox or stretch. Default: each image's own size.",
     ),
     click.option(
         "--fit",
         type=click.Choice(get_args(Fit)),
         default=_DEFAULTS.fit,
         show_default=True,
-        help="How an image comes to --size: scale the short or the long side; letterbox pads to a "
-        "square, stretch makes one, crop cuts one from the middle.",
+        help="How an image comes to --size: scale the short or the long side; letterbox pads to "
+        "the square or rectangle, stretch makes it one, crop cuts one from the middle.",
     ),
     click.option(
         "--max-side",
@@ -189,7 +212,6 @@ WORK_OPTIONS = (
     click.option(
         "-j",
         "--workers",
-        "worker_count",
         type=click.IntRange(min=1),
         help="Build workers. Default: the cores of this job.",
     ),
@@ -230,7 +252,6 @@ OUTCOME_OPTIONS = (
     ),
     click.option(
         "--max-rejects",
-        "rejects_max",
         default="1%",
         show_default=True,
         help="How many images may be rejected: a count, or a share of those found, rounded down. "
@@ -253,7 +274,7 @@ OUTCOME_OPTIONS = (
 )
 """What may be left out, and what becomes of a store that is at OUT."""
 
-OUTCOME_NAMES = ("on_error", "rejects_max", "overwrite", "update", "rehash", "retry_rejects")
+OUTCOME_NAMES = ("on_error", "max_rejects", "overwrite", "update", "rehash", "retry_rejects")
 """What the values of `OUTCOME_OPTIONS` are called."""
 
 
@@ -306,7 +327,7 @@ def build_settings(
     outcome = {name: rest.pop(name) for name in OUTCOME_NAMES}
     source, recipe = read_options(rest)
     try:
-        reject_count_max(outcome["rejects_max"], 0)
+        reject_count_max(outcome["max_rejects"], 0)
         check_replacement(
             out,
             update=outcome["update"],

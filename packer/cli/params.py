@@ -1,4 +1,4 @@
-"""Kinds of values that options take."""
+"""Kinds of values that options take, and the option that all long work has."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from packer.recipe import Size
 from packer.sources.class_names import read_class_names
 from readers.store.place import Place, is_url, place_of
 
@@ -21,17 +22,19 @@ _LIST_ENDINGS = (".csv", ".json", ".list", ".lst", ".names", ".txt", ".yaml", ".
 """Of names that are meant for files of class names."""
 
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+_PIXELS = re.compile(r"\s*([0-9]+)(?:\s*[xX\u00d7]\s*([0-9]+))?\s*")
 
 
 if TYPE_CHECKING:
     _Size = click.ParamType[int]
+    _ImageSize = click.ParamType[Size]
     _Names = click.ParamType[tuple[str, ...]]
     _Shares = click.ParamType[tuple[tuple[str, float], ...]]
     _Part = click.ParamType[tuple[int, int]]
     _Place = click.ParamType[Place]
     _Folder = click.ParamType[Path]
 else:  # It says what it gives only in the newest versions of click.
-    _Size = _Names = _Shares = _Part = _Place = _Folder = click.ParamType
+    _Size = _ImageSize = _Names = _Shares = _Part = _Place = _Folder = click.ParamType
 
 
 class ByteSize(_Size):
@@ -71,6 +74,33 @@ class ByteRate(ByteSize):
 
 
 BYTE_RATE = ByteRate()
+
+
+class ImageSizeParam(_ImageSize):
+    """A side in pixels, such as 224, or WIDTHxHEIGHT, such as 320x224."""
+
+    name = "pixels"
+
+    def convert(
+        self,
+        value: str | Size,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Size:
+        """The side, or (height, width), as a recipe has it."""
+        if not isinstance(value, str):
+            return value
+        found = _PIXELS.fullmatch(value)
+        if not found:
+            self.fail(
+                f"{value!r} is not a size; expected a side in pixels such as 224, or "
+                "WIDTHxHEIGHT such as 320x224"
+            )
+        width, height = int(found[1]), int(found[2] or found[1])
+        return height if height == width else (height, width)
+
+
+IMAGE_SIZE = ImageSizeParam()
 
 
 class ClassNamesParam(_Names):
@@ -189,3 +219,8 @@ class PartParam(_Part):
 
 
 PART = PartParam()
+
+QUIET = click.option(
+    "-q", "--quiet", "is_quiet", is_flag=True, help="Say nothing on stderr but errors."
+)
+"""Of commands that show how far their work is."""

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from packer.cli import printable
+from packer.cli.help_groups import GroupedCommand
 from packer.cli.options import (
     RECIPE_OPTIONS,
     SOURCE_OPTIONS,
@@ -16,9 +17,11 @@ from packer.cli.options import (
     with_options,
 )
 from packer.plan.cost import estimate_costs
+from packer.progress import Waiting
+from packer.sources.walk import walks_told
 
 
-@click.command("plan")
+@click.command("plan", cls=GroupedCommand)
 @click.argument("raw", type=click.Path(path_type=Path))
 @click.argument("out", type=click.Path(path_type=Path), required=False)
 @with_options(SOURCE_OPTIONS, RECIPE_OPTIONS)
@@ -30,5 +33,6 @@ def plan_command(raw: Path, out: Path | None, as_json: bool, **settings: Any) ->
     machine and of the disk that OUT would be on (default: the current folder's). Nothing is kept.
     """
     source, recipe = read_options(settings)
-    costs = estimate_costs(raw, out, recipe, source=source)
+    with Waiting("scanning", shows=True) as waiting, walks_told(waiting.count):
+        costs = estimate_costs(raw, out, recipe, source=source)
     click.echo(json.dumps(costs.as_dict()) if as_json else printable(costs.summary()))

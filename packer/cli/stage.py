@@ -10,10 +10,8 @@ from typing import Any
 import click
 
 from packer.cli import printable
-from packer.cli.params import BYTE_RATE, BYTE_SIZE, PLACE
+from packer.cli.params import BYTE_RATE, BYTE_SIZE, PLACE, QUIET
 from readers.store.place import Place
-
-_MIB = 2**20
 
 
 @click.command("stage")
@@ -34,6 +32,7 @@ _MIB = 2**20
 )
 @click.option("--status", "shows_status", is_flag=True, help="Print what is in DIR; copy nothing.")
 @click.option("--evict", "evicts", is_flag=True, help="Remove copies that no process uses.")
+@QUIET
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def stage_command(
     stores: tuple[Place, ...],
@@ -42,6 +41,7 @@ def stage_command(
     rate_bytes: int | None,
     shows_status: bool,
     evicts: bool,
+    is_quiet: bool,
     as_json: bool,
 ) -> None:
     """Copy the shards of each STORE to DIR, a folder on a local disk of this node.
@@ -64,7 +64,7 @@ def stage_command(
         evicted = library.stage_evict(stores, folder)
         _print(evicted, library.describe_evicted(evicted), as_json)
     else:
-        _stage(stores, folder, limit_bytes, rate_bytes, as_json)
+        _stage(stores, folder, limit_bytes, rate_bytes, is_quiet, as_json)
 
 
 def _print(facts: Any, text: str, as_json: bool) -> None:
@@ -76,29 +76,23 @@ def _stage(
     folder: Path,
     limit_bytes: int | None,
     rate_bytes: int | None,
+    is_quiet: bool,
     as_json: bool,
 ) -> None:
-    from packer.progress import Progress
-    from packer.stores.stage import missing_bytes, stage
+    from packer.stores.stage import stage
 
     if not stores:
         raise click.UsageError("Give a STORE to copy, and DIR.")
-    total = missing_bytes(stores, folder)
-    done = shown = 0
-    with Progress(total=total // _MIB, shows=True, unit="MiB") as bar:
-
-        def count(byte_count: int) -> None:
-            nonlocal done, shown
-            done += byte_count
-            bar.add(done // _MIB - shown)
-            shown = done // _MIB
-
-        try:
-            report = stage(
-                stores, folder, limit_bytes=limit_bytes, rate_bytes=rate_bytes, on_bytes=count
-            )
-        except ValueError as error:
-            raise click.UsageError(printable(str(error))) from error
+    try:
+        report = stage(
+            stores,
+            folder,
+            limit_bytes=limit_bytes,
+            rate_bytes=rate_bytes,
+            progress=not is_quiet,
+        )
+    except ValueError as error:
+        raise click.UsageError(printable(str(error))) from error
     click.echo(json.dumps(report.as_dict()) if as_json else printable(report.summary()))
     if not report.is_good:
         raise click.exceptions.Exit(1)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from packer.cli import printable
-from packer.cli.params import CLASS_NAMES, FOLDER
+from packer.cli.params import CLASS_NAMES, FOLDER, QUIET
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 
@@ -19,6 +19,7 @@ def _writes_a_store(command: Callable[..., None]) -> Callable[..., None]:
     """The options of commands that make a store of stores."""
     for option in (
         _JSON,
+        QUIET,
         click.option("--overwrite", is_flag=True, help="Replace a store at OUT once it is whole."),
         click.option(
             "--scratch",
@@ -29,7 +30,6 @@ def _writes_a_store(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "-j",
             "--workers",
-            "worker_count",
             type=click.IntRange(min=1),
             help="Shards at once. Default: the cores of this job.",
         ),
@@ -61,6 +61,7 @@ def merge_command(
     stores: tuple[Path, ...],
     out: Path,
     prefixes: tuple[str, ...],
+    is_quiet: bool,
     as_json: bool,
     **settings: Any,
 ) -> None:
@@ -70,9 +71,7 @@ def merge_command(
     A and, behind them, the new ones of B; labels follow their names. A key that two stores have is
     an error unless --prefix tells them apart.
     """
-    from packer.progress import Progress
     from packer.stores.merge import merge
-    from readers.store.manifest import read_manifest
 
     if len(stores) < 2:
         raise click.UsageError("Give at least two stores, and OUT.")
@@ -81,9 +80,7 @@ def merge_command(
             f"--prefix was given {len(prefixes)} times; expected once for each of {len(stores)} "
             "stores."
         )
-    total = sum(read_manifest(store).sample_count for store in stores)
-    with Progress(total=total, shows=True, unit="samples") as bar:
-        report = merge(stores, out, prefixes=prefixes or None, on_progress=bar.add, **settings)
+    report = merge(stores, out, prefixes=prefixes or None, progress=not is_quiet, **settings)
     click.echo(json.dumps(report.as_dict()) if as_json else printable(report.summary()))
 
 
@@ -117,6 +114,7 @@ def subset_command(
     splits: tuple[str, ...],
     classes: tuple[str, ...] | None,
     key_list: Path | None,
+    is_quiet: bool,
     as_json: bool,
     **settings: Any,
 ) -> None:
@@ -124,40 +122,35 @@ def subset_command(
 
     A sample must fit all that is asked for. Classes and splits keep their numbers.
     """
-    from packer.progress import Progress
     from packer.stores.subset import read_key_list, subset
 
     keys = read_key_list(key_list) if key_list is not None else None
-    with Progress(total=0, shows=True, unit="samples") as bar:
-        report = subset(
-            store,
-            out,
-            splits=splits,
-            classes=classes or (),
-            keys=keys,
-            on_progress=bar.add,
-            **settings,
-        )
+    report = subset(
+        store,
+        out,
+        splits=splits,
+        classes=classes or (),
+        keys=keys,
+        progress=not is_quiet,
+        **settings,
+    )
     click.echo(json.dumps(report.as_dict()) if as_json else printable(report.summary()))
 
 
 @click.command("diff")
 @click.argument("a", type=FOLDER)
 @click.argument("b", type=FOLDER)
+@QUIET
 @_JSON
-def diff_command(a: Path, b: Path, as_json: bool) -> None:
+def diff_command(a: Path, b: Path, is_quiet: bool, as_json: bool) -> None:
     """Print what differs between the stores A and B. Exit status 1 when anything does.
 
     Samples are told by their keys: removed are those that only A has, added those that only B has.
     Where they are in the stores, and in which shards, does not count.
     """
-    from packer.progress import Progress
     from packer.stores.diff import diff
-    from readers.store.manifest import read_manifest
 
-    total = read_manifest(b).sample_count
-    with Progress(total=total, shows=True, unit="samples") as bar:
-        report = diff(a, b, on_progress=bar.add)
+    report = diff(a, b, progress=not is_quiet)
     click.echo(json.dumps(report.as_dict()) if as_json else printable(report.summary()))
     if not report.is_same:
         raise click.exceptions.Exit(1)

@@ -14,7 +14,7 @@ from packer.engines.local import LocalEngine
 from packer.errors import MissingShardsError
 from packer.items.item_columns import byte_counts
 from packer.plan.node_check import check_node
-from packer.progress import Progress
+from packer.progress import Progress, is_wanted
 from packer.report import BuildReport, make_report
 from packer.wording import count_text
 from packer.workspace.folder import Workspace
@@ -36,10 +36,10 @@ _SHOWN_MAX = 20
 def publish_planned(
     out: str | Path,
     *,
-    worker_count: int | None = None,
+    workers: int | None = None,
     scratch: str | Path | None = None,
     make_missing: int | None = None,
-    shows_progress: bool = False,
+    progress: bool | None = None,
     on_step: OnStep = untold,
 ) -> BuildReport:
     """Publish the planned build of `out`: make what little is missing, and give it its name.
@@ -48,11 +48,12 @@ def publish_planned(
 
     Args:
         out: Where the store is to be.
-        worker_count: Build workers for what is missing. None means the cores that this job may use.
+        workers: Build workers for what is missing. None means the cores that this job may use.
         scratch: Folder on a local disk to write shards in; see `build`.
         make_missing: How many missing shards to make here rather than to fail. None means a
             twentieth of all, or as many as there are build workers if that is more.
-        shows_progress: Draw a progress bar on stderr, when that is a terminal.
+        progress: Say on stderr how far the work is: a bar on a terminal or in a notebook, else a
+            line every 30 s. None does so in a notebook alone.
         on_step: Told of each step as it is done.
 
     Returns:
@@ -67,7 +68,7 @@ def publish_planned(
         NodeError: Shards are missing, and this node would make other bytes.
     """
     for name, value, least in (
-        ("worker_count", worker_count, 1),
+        ("workers", workers, 1),
         ("make_missing", make_missing, 0),
     ):
         if value is not None and value < least:
@@ -75,7 +76,7 @@ def publish_planned(
     started = time.monotonic()
     out = Path(os.path.abspath(out))
     workspace = Workspace.of(out)
-    workers = worker_count or max(1, core_count() // local_rank_count())
+    workers = workers or max(1, core_count() // local_rank_count())
     if read_shared_plan(workspace, out) is None:
         return _report(out, started, workers)
     with disk_named(out, workspace.has_finished), TargetLock(workspace, out):
@@ -106,7 +107,7 @@ def publish_planned(
                 workers,
                 scratch,
                 notices,
-                shows_progress=shows_progress,
+                shows_progress=is_wanted(progress),
             )
         making_s = time.monotonic() - making
         on_step(Step.SHARDS_FINISHED)

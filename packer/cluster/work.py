@@ -15,7 +15,7 @@ from packer.cluster.turns import Turns
 from packer.engines.local import LocalEngine
 from packer.errors import BuildError, DiskError, RejectedItemError
 from packer.plan.node_check import check_node
-from packer.progress import Progress
+from packer.progress import Progress, is_wanted
 from packer.wording import count_text, rate_text
 from packer.workspace.folder import Workspace
 from packer.workspace.nodes import BEAT_S, Claims, NodeFile, this_process
@@ -85,10 +85,10 @@ def work(
     out: str | Path,
     *,
     part: tuple[int, int] | None = None,
-    worker_count: int | None = None,
+    workers: int | None = None,
     scratch: str | Path | None = None,
     name: str = "",
-    shows_progress: bool = False,
+    progress: bool | None = None,
     look_s: float = BEAT_S,
 ) -> WorkReport:
     """Make shards of the planned build of `out`, beside any number of others that do.
@@ -100,14 +100,15 @@ def work(
         out: Where the store is to be.
         part: (which, of how many), from 1: the shards to begin with. None takes any. Whoever is
             through with its part goes on with those of others.
-        worker_count: Build workers. None means the cores that this job may use.
+        workers: Build workers. None means the cores that this job may use.
         scratch: Folder on a local disk to write shards in; see `build`.
         name: What `status` calls this process: the number of its job, say.
-        shows_progress: Draw a progress bar on stderr, when that is a terminal.
+        progress: Say on stderr how far the work is: a bar on a terminal or in a notebook, else a
+            line every 30 s. None does so in a notebook alone.
         look_s: How often to see whether others have finished what this process is making.
 
     Raises:
-        ValueError: `part` or `worker_count` is out of its range.
+        ValueError: `part` or `workers` is out of its range.
         BuildError: Nobody has planned a build.
         NodeError: This node would make other bytes, or does not see the raw data.
         RejectedItemError: An item was rejected under on_error="fail", here or elsewhere.
@@ -117,8 +118,8 @@ def work(
     """
     if part is not None and not 1 <= part[0] <= part[1]:
         raise ValueError(f"part must be I/N with I in [1, N]; got {part[0]}/{part[1]}")
-    if worker_count is not None and worker_count < 1:
-        raise ValueError(f"worker_count must be at least 1; got {worker_count!r}")
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers must be at least 1; got {workers!r}")
     out = Path(os.path.abspath(out))
     workspace = Workspace.of(out)
     plan = read_shared_plan(workspace, out)
@@ -127,11 +128,11 @@ def work(
     check_node(plan)
     text = f"{part[0]}/{part[1]}" if part is not None else ""
     node = NodeFile(workspace, this_process(name, text))
-    workers = worker_count or max(1, core_count() // local_rank_count())
+    workers = workers or max(1, core_count() // local_rank_count())
     run = _Run(out, workspace, plan, node)
     node.write()
     with run.told():
-        run.make(part, workers, scratch, shows_progress=shows_progress, look_s=look_s)
+        run.make(part, workers, scratch, shows_progress=is_wanted(progress), look_s=look_s)
     return run.report(workers)
 
 

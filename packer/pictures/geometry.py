@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 
-from packer.recipe import Fit
+from packer.recipe import EXACT_FITS, Fit, Size
 from readers.store.shapes.affine import Affine
 
 
@@ -37,7 +38,7 @@ class FitPlan:
 
 @functools.lru_cache(2**12)
 def plan_fit(
-    width: int, height: int, size: int | None, fit: Fit, max_side: int | None = None
+    width: int, height: int, size: Size | None, fit: Fit, max_side: int | None = None
 ) -> FitPlan:
     """How an upright picture of width x height pixels comes to `size` in the way of `fit`.
 
@@ -47,37 +48,44 @@ def plan_fit(
     Args:
         width: In pixels, at least 1.
         height: In pixels, at least 1.
-        size: Side in pixels that `fit` is about. None keeps the picture as it is.
+        size: Side in pixels that `fit` is about, or (height, width); see `Recipe`. None keeps the
+            picture as it is.
         fit: See `Recipe`.
         max_side: Longest side that the result may have, in pixels; at least `size`.
 
     Raises:
-        ValueError: A side or the size is below 1, or `fit` is unknown.
+        ValueError: A side or the size is below 1, or `fit` is unknown or not one that brings
+            pictures to a rectangle.
     """
+    to_height, to_width = size if isinstance(size, tuple) else (size, size)
     for name, value in (
         ("width", width),
         ("height", height),
-        ("size", size),
+        ("size", to_height),
+        ("size", to_width),
         ("max_side", max_side),
     ):
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1 pixel; got {value!r}")
-    if size is None:
+    if to_width is None or to_height is None:
         resized = final = (width, height)
-    elif fit == "short":
-        resized = final = _scaled(width, height, size, min(width, height))
-    elif fit == "long":
-        resized = final = _scaled(width, height, size, max(width, height))
-    elif fit == "letterbox":
-        resized, final = _scaled(width, height, size, max(width, height)), (size, size)
-    elif fit == "crop":
-        resized, final = _scaled(width, height, size, min(width, height)), (size, size)
+    elif fit not in get_args(Fit) or (to_width != to_height and fit not in EXACT_FITS):
+        raise ValueError(
+            f"fit must be one of {', '.join(get_args(Fit))}, and one of {', '.join(EXACT_FITS)} "
+            f"for a rectangle; got {fit!r}"
+        )
     elif fit == "stretch":
-        resized = final = (size, size)
+        resized = final = (to_width, to_height)
     else:
-        raise ValueError(f"fit must be one of short, long, letterbox, stretch, crop; got {fit!r}")
+        # The side of the picture that comes to the size's, and by which the other follows.
+        is_wide = width * to_height > height * to_width
+        by_width = is_wide if fit in ("long", "letterbox") else not is_wide
+        side, to_side = (width, to_width) if by_width else (height, to_height)
+        resized = final = _scaled(width, height, to_side, side)
+        if fit in EXACT_FITS:
+            final = (to_width, to_height)
     if max_side is not None and max(final) > max_side:
-        # Only where the picture is not made a square: the size of one is at most this.
+        # Only where pictures keep their aspect: a size that all come to is at most this.
         resized = final = _scaled(width, height, max_side, max(width, height))
     offset = _middle(resized[0], final[0]), _middle(resized[1], final[1])
     affine = fit_affine((width, height), resized, offset)

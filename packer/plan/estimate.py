@@ -156,14 +156,15 @@ class Estimator:
     def _pixel_counts(self, recipe: Recipe) -> NDArray[np.int64]:
         """Pixels of each item's image as it will be stored, about."""
         count = len(self._scan.items)
-        if recipe.square_side is not None:
-            return np.full(count, recipe.square_side**2, np.int64)
+        if recipe.stored_size is not None:
+            height, width = recipe.stored_size
+            return np.full(count, height * width, np.int64)
         found = [
             (sampled.item.byte_count, pixels)
             for sampled in self.sample(HEADERS)
             if (pixels := stored_pixels(sampled, recipe)) is not None
         ]
-        if recipe.size is not None:
+        if isinstance(recipe.size, int):
             # A side is given, so the size does not depend on the file's.
             return np.resize([pixels for _, pixels in found] or recipe.size**2, count)
         rate = sum(p for _, p in found) / max(1, sum(b for b, _ in found)) if found else 0

@@ -11,7 +11,9 @@ from typing import Literal
 
 LayoutKind = Literal["pictures", "annotations", "list", "archive"]
 
-SourceSetting = Literal["root", "classes", "label_is_index", "voc_origin"]
+SourceSetting = Literal[
+    "root", "classes", "path_column", "label_column", "label_is_index", "voc_origin"
+]
 """A setting of `SourceOptions` that some layouts have no use for."""
 
 Finder = Literal[
@@ -189,7 +191,7 @@ LAYOUTS: dict[str, Layout] = {
         module="packer.sources.lists.csv_list",
         kind="list",
         may_be_file=True,
-        takes=("root", "classes", "label_is_index"),
+        takes=("root", "classes", "path_column", "label_column", "label_is_index"),
         has_corners=False,
         told_by=("declared", "csv_lists"),
         endings=(".csv", ".tsv"),
@@ -205,7 +207,7 @@ LAYOUTS: dict[str, Layout] = {
         module="packer.sources.lists.jsonl_list",
         kind="list",
         may_be_file=True,
-        takes=("root", "classes", "label_is_index"),
+        takes=("root", "classes", "path_column", "label_column", "label_is_index"),
         has_corners=False,
         told_by=("declared", "jsonl_lists"),
         endings=(".jsonl", ".ndjson", ".jsonlines"),
@@ -221,7 +223,7 @@ LAYOUTS: dict[str, Layout] = {
         module="packer.sources.lists.parquet_list",
         kind="list",
         may_be_file=True,
-        takes=("root", "classes", "label_is_index"),
+        takes=("root", "classes", "path_column", "label_column", "label_is_index"),
         has_corners=False,
         told_by=("declared", "archives", "parquet_lists"),
         endings=(".parquet",),

@@ -46,6 +46,14 @@ _USES: dict[SourceSetting, _Use] = {
         lacking="has no classes",
         is_used=lambda scan: bool(scan.classes),
     ),
+    "path_column": _Use(
+        does="is the column of a list that names the pictures",
+        lacking="has no columns",
+    ),
+    "label_column": _Use(
+        does="is the column of a list that has the labels",
+        lacking="has no columns",
+    ),
     "label_is_index": _Use(
         does="is about labels in a list",
         lacking="has no labels in a list",

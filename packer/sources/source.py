@@ -33,12 +33,16 @@ class SourceOptions:
             left aside and counted. YOLO's lines of 9 numbers are turned boxes under "obb" and
             outlines under "segment". Data that has nothing for the task is refused. None takes all
             that objects have, and decides where it can.
+        path_column: Name of the column of a list that names the pictures, by path, by file name or
+            by its stem. None goes by the names of the columns, and of unusual ones by the values.
+        label_column: Name of the column of a list that has the labels. None goes by the names.
         label_is_index: Labels of a list are positions in `classes`, not names.
         voc_origin: Which pixel Pascal VOC's coordinates count from. "auto" follows the official
             rule, 1, unless a coordinate of 0 proves otherwise.
 
     Raises:
-        ValueError: A setting is not one of its values, or a class is listed twice.
+        ValueError: A setting is not one of its values, a class is listed twice, or one column is to
+            be path and label.
     """
 
     format: str = AUTO_FORMAT
@@ -46,6 +50,8 @@ class SourceOptions:
     classes: tuple[str, ...] | None = None
     split: str | None = None
     task: Task | None = None
+    path_column: str | None = None
+    label_column: str | None = None
     label_is_index: bool = False
     voc_origin: VocOrigin = "auto"
 
@@ -57,6 +63,11 @@ class SourceOptions:
             if value not in choices:
                 known = ", ".join(str(choice) for choice in choices)
                 raise ValueError(f"{name} must be one of {known}; got {value!r}")
+        if self.path_column is not None and self.path_column == self.label_column:
+            raise ValueError(
+                f"path_column={self.path_column!r} and label_column={self.label_column!r} are one "
+                "column; give the one that names the pictures, and the one that has the labels"
+            )
         if self.classes is not None:
             object.__setattr__(self, "classes", tuple(self.classes))
             twice = sorted({name for name in self.classes if self.classes.count(name) > 1})

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from packer.progress import counting
 from packer.stores.keys import key_text, store_keys
 from packer.stores.sample_compare import counts_names, differing_fields
 from packer.wording import count_text
@@ -71,7 +72,11 @@ class DiffReport:
 
 
 def diff(
-    a: str | Path, b: str | Path, *, on_progress: Callable[[int], None] = lambda count: None
+    a: str | Path,
+    b: str | Path,
+    *,
+    progress: bool | None = None,
+    on_progress: Callable[[int], None] = lambda count: None,
 ) -> DiffReport:
     """Compare two stores: which samples only one has, which differ in what, and the settings.
 
@@ -82,6 +87,8 @@ def diff(
     Args:
         a: One store.
         b: The other.
+        progress: Say on stderr how far the work is: a bar on a terminal or in a notebook, else a
+            line every 30 s. None does so in a notebook alone.
         on_progress: Told how many more samples of `b` are done.
 
     Raises:
@@ -93,17 +100,18 @@ def diff(
     added: list[str] = []
     changed: dict[str, list[str]] = {}
     same_count = 0
-    for index, key in enumerate(store_keys(theirs)):
-        place = places.pop(key, None)
-        on_progress(1)
-        if place is None:
-            added.append(key_text(key))
-            continue
-        names = compare.differing(place, index)
-        if names:
-            changed[key_text(key)] = names
-        else:
-            same_count += 1
+    with counting(theirs.manifest.sample_count, on_progress, progress=progress) as told:
+        for index, key in enumerate(store_keys(theirs)):
+            place = places.pop(key, None)
+            told(1)
+            if place is None:
+                added.append(key_text(key))
+                continue
+            names = compare.differing(place, index)
+            if names:
+                changed[key_text(key)] = names
+            else:
+                same_count += 1
     return DiffReport(
         a=str(a),
         b=str(b),

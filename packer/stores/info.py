@@ -8,6 +8,7 @@ import msgspec
 
 from packer.advice import gray_text, python_lines, sizes_text
 from packer.report import content_sha256
+from packer.stores.info_tables import field_lines, statistics_lines
 from packer.wording import NAMED_MAX, count_text, counts_text
 from readers.store.manifest import Manifest, read_manifest
 from readers.store.place import Place, place_of
@@ -35,6 +36,24 @@ def info(path: str | Place, *, checks_files: bool = True) -> dict[str, Any]:
     }
 
 
+def describe_fields(path: str | Place, *, checks_files: bool = True) -> str:
+    """The fields of a sample as a table, with what each means.
+
+    Raises:
+        StoreError: There is no store, its manifest cannot be read, or shards are missing.
+    """
+    return "\n".join(field_lines(_manifest(path, checks_files=checks_files).schema.fields))
+
+
+def describe_statistics(path: str | Place, *, checks_files: bool = True) -> str:
+    """Means, and histograms of splits, classes and sizes.
+
+    Raises:
+        StoreError: There is no store, its manifest cannot be read, or shards are missing.
+    """
+    return "\n".join(statistics_lines(_manifest(path, checks_files=checks_files)))
+
+
 def describe(path: str | Place, *, checks_files: bool = True) -> str:
     """The same for a person, in a dozen lines.
 
@@ -50,7 +69,7 @@ def describe(path: str | Place, *, checks_files: bool = True) -> str:
         f"format {manifest.format.major}.{manifest.format.minor}",
         f"source: {source.format}, found {source.found_count:,}, rejected {source.reject_count:,}, "
         f"ignored {sum(source.ignored.values()):,}",
-        "recipe: " + ", ".join(f"{name}={v}" for name, v in manifest.recipe.items() if _is_set(v)),
+        "recipe: " + ", ".join(_setting(n, v) for n, v in manifest.recipe.items() if _is_set(v)),
         "fields:",
         *(f"  {field.name:<16}{_describe_field(field)}" for field in manifest.schema.fields),
     ]
@@ -92,6 +111,13 @@ def _describe_classes(manifest: Manifest) -> str:
     if len(counts) == len(manifest.classes):
         return counts_text(dict(zip(manifest.classes, counts, strict=True)))
     return few_text(manifest.classes, NAMED_MAX)
+
+
+def _setting(name: str, value: Any) -> str:
+    """A setting of a recipe as the command line has it, where Python's would be misread."""
+    if name == "size" and isinstance(value, list) and len(value) == 2:
+        return f"size={value[1]}x{value[0]}"
+    return f"{name}={value}"
 
 
 def _is_set(setting: object) -> bool:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from packer.counts import summed_counts
 from packer.errors import BuildError
+from packer.progress import counting
 from packer.stores.keys import key_bytes, key_reader, key_text, store_keys
 from packer.stores.merged_facts import merged_choices, merged_recipe, merged_statistics
 from packer.stores.repack import Part, RepackReport, repack
@@ -51,7 +52,8 @@ def merge(
     overwrite: bool = False,
     links: bool = False,
     scratch: str | Path | None = None,
-    worker_count: int | None = None,
+    workers: int | None = None,
+    progress: bool | None = None,
     on_progress: Callable[[int], None] = lambda count: None,
 ) -> RepackReport:
     """Make one store of several, without decoding or encoding a sample.
@@ -73,7 +75,9 @@ def merge(
         links: Keep shards as hard links, which takes no room and needs one file system. The stores
             then share files: damage to one is damage to the other.
         scratch: Folder on a local disk to write shards in; see `packer.workspace.scratch`.
-        worker_count: Threads. None takes the cores of this job.
+        workers: Threads. None takes the cores of this job.
+        progress: Say on stderr how far the work is: a bar on a terminal or in a notebook, else a
+            line every 30 s. None does so in a notebook alone.
         on_progress: Told how many more samples are done.
 
     Raises:
@@ -85,8 +89,8 @@ def merge(
         raise ValueError(f"stores must be at least two; got {len(stores)}")
     if prefixes is not None and len(prefixes) != len(stores):
         raise ValueError(f"prefixes must be one for each of {len(stores)} stores; got {prefixes!r}")
-    if worker_count is not None and worker_count < 1:
-        raise ValueError(f"worker_count must be at least 1; got {worker_count!r}")
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers must be at least 1; got {workers!r}")
     out = Path(os.path.abspath(out))
     opened = [open_store(path) for path in stores]
     check_apart(out, opened)
@@ -107,19 +111,21 @@ def merge(
         "prefixes": list(prefixes or []),
         "schema": schema.as_builtins(),
     }
-    return repack(
-        out,
-        parts,
-        schema,
-        facts,
-        lambda reports: _manifest(joined, schema, reports),
-        rejects_bytes(line for each in joined for line in each.rejects()),
-        overwrite=overwrite,
-        links=links,
-        scratch=scratch,
-        thread_count=worker_count or core_count(),
-        on_progress=on_progress,
-    )
+    total = sum(store.manifest.sample_count for store in opened)
+    with counting(total, on_progress, progress=progress) as told:
+        return repack(
+            out,
+            parts,
+            schema,
+            facts,
+            lambda reports: _manifest(joined, schema, reports),
+            rejects_bytes(line for each in joined for line in each.rejects()),
+            overwrite=overwrite,
+            links=links,
+            scratch=scratch,
+            thread_count=workers or core_count(),
+            on_progress=told,
+        )
 
 
 def check_apart(out: Path, stores: Iterable[StoreReader]) -> None:

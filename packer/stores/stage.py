@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from packer.progress import Progress, is_wanted
 from packer.wording import count_text, size_text, time_text
 from readers.staging.cache_folder import CacheFolder, StagedStore
 from readers.staging.room import Evicted, evict
@@ -19,6 +21,8 @@ from readers.staging.stager import Stager, StagingReport
 from readers.staging.status import CacheStatus, StoreStatus, cache_status
 from readers.store.manifest import read_manifest
 from readers.store.place import Place, Url, place_of
+
+_MIB = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +81,7 @@ def stage(
     *,
     limit_bytes: int | None = None,
     rate_bytes: int | None = None,
+    progress: bool | None = None,
     on_bytes: Callable[[int], None] = lambda byte_count: None,
 ) -> StageReport:
     """Copy the shards of stores into a cache, and return when they are there.
@@ -88,6 +93,8 @@ def stage(
         folder: On a local disk.
         limit_bytes: What all copies in the cache may take. None: what the disk has.
         rate_bytes: Bytes a second to copy at most. None: no limit.
+        progress: Say on stderr how far the work is: a bar on a terminal or in a notebook, else a
+            line every 30 s. None does so in a notebook alone.
         on_bytes: Called with bytes as they come to lie in the cache.
 
     Raises:
@@ -106,7 +113,8 @@ def stage(
             place = Path(os.path.abspath(place))
         stagers.append(Stager(place, read_manifest(place), settings))
     stop = threading.Event()
-    reports = [stager.run(stop, on_bytes, tries_damaged=True) for stager in stagers]
+    with _told(stores, folder, on_bytes, progress) as told:
+        reports = [stager.run(stop, told, tries_damaged=True) for stager in stagers]
     return StageReport(
         folder=str(folder),
         paths=tuple(map(str, stores)),
@@ -114,6 +122,31 @@ def stage(
         seconds=time.monotonic() - begun,
         limit_bytes=limit_bytes,
     )
+
+
+@contextlib.contextmanager
+def _told(
+    stores: Sequence[str | Place],
+    folder: str | Path,
+    on_bytes: Callable[[int], None],
+    progress: bool | None,
+) -> Iterator[Callable[[int], None]]:
+    """What is to be told of bytes: the caller's function, and a bar that counts MiB."""
+    if not is_wanted(progress):
+        yield on_bytes
+        return
+    done = shown = 0
+    total = missing_bytes(stores, folder) // _MIB
+    with Progress(total=total, shows=True, unit="MiB") as bar:
+
+        def tell(byte_count: int) -> None:
+            nonlocal done, shown
+            on_bytes(byte_count)
+            done += byte_count
+            bar.add(done // _MIB - shown)
+            shown = done // _MIB
+
+        yield tell
 
 
 def missing_bytes(stores: Sequence[str | Place], folder: str | Path) -> int:

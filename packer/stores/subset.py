@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from packer.counts import summed_counts
 from packer.errors import BuildError
 from packer.plan.cuts import cut_items, shard_bytes_limit
+from packer.progress import counting
 from packer.recipe import Recipe
 from packer.stores.keys import key_bytes, key_text, store_keys
 from packer.stores.merge import check_apart, manifest_sha256
@@ -47,7 +48,8 @@ def subset(
     limit: int | None = None,
     overwrite: bool = False,
     scratch: str | Path | None = None,
-    worker_count: int | None = None,
+    workers: int | None = None,
+    progress: bool | None = None,
     on_progress: Callable[[int], None] = lambda count: None,
 ) -> RepackReport:
     """Make a store of some samples of another, in their order there.
@@ -66,7 +68,9 @@ def subset(
         limit: Keep no more than so many. None keeps all.
         overwrite: Replace a store at `out`, in one step once the new one is whole.
         scratch: Folder on a local disk to write shards in; see `packer.workspace.scratch`.
-        worker_count: Threads. None takes the cores of this job.
+        workers: Threads. None takes the cores of this job.
+        progress: Say on stderr how far the work is: a bar on a terminal or in a notebook, else a
+            line every 30 s. None does so in a notebook alone.
         on_progress: Told how many more samples are done.
 
     Raises:
@@ -76,7 +80,7 @@ def subset(
         BuildError: No sample is left, or the store cannot be written; see `packer.stores.repack`.
         StoreError: The store cannot be read.
     """
-    for name, value in (("every", every), ("limit", limit), ("worker_count", worker_count)):
+    for name, value in (("every", every), ("limit", limit), ("workers", workers)):
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1; got {value!r}")
     out = Path(os.path.abspath(out))
@@ -104,18 +108,19 @@ def subset(
     }
     rewriter = Rewriter(store.layout)
     parts = [Part(store=store, rewriter=rewriter, indices=part) for part in _cut(store, indices)]
-    return repack(
-        out,
-        parts,
-        store.manifest.schema,
-        facts,
-        lambda reports: _manifest(store, asked, facts, reports),
-        b"",
-        overwrite=overwrite,
-        scratch=scratch,
-        thread_count=worker_count or core_count(),
-        on_progress=on_progress,
-    )
+    with counting(len(indices), on_progress, progress=progress) as told:
+        return repack(
+            out,
+            parts,
+            store.manifest.schema,
+            facts,
+            lambda reports: _manifest(store, asked, facts, reports),
+            b"",
+            overwrite=overwrite,
+            scratch=scratch,
+            thread_count=workers or core_count(),
+            on_progress=told,
+        )
 
 
 def read_key_list(path: Path) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from packer.progress import counting
 from packer.stores.against import compare_with_raw
 from packer.stores.keys import KEY_FIELD, key_bytes
 from packer.stores.lmdb_children import LmdbChildren
@@ -131,7 +132,8 @@ def verify(
     level: Level = "records",
     against: str | Path | None = None,
     root: Path | None = None,
-    worker_count: int | None = None,
+    workers: int | None = None,
+    progress: bool | None = None,
     on_progress: Callable[[int], None] = lambda count: None,
 ) -> VerifyReport:
     """Check a store, and name everything that is wrong with it.
@@ -151,7 +153,9 @@ def verify(
             it is scanned, else each item is prepared again.
         root: Folder that the paths are relative to, where the raw data is a list that was built
             with one.
-        worker_count: Threads. None takes the cores of this job.
+        workers: Threads. None takes the cores of this job.
+        progress: Say on stderr how far the work is: a bar on a terminal or in a notebook, else a
+            line every 30 s. None does so in a notebook alone.
         on_progress: Told how many more samples are done; of raw data likewise.
 
     Raises:
@@ -161,11 +165,30 @@ def verify(
     """
     if level not in get_args(Level):
         raise ValueError(f"level must be one of {', '.join(get_args(Level))}; got {level!r}")
-    if worker_count is not None and worker_count < 1:
-        raise ValueError(f"worker_count must be at least 1; got {worker_count!r}")
-    threads = worker_count or core_count()
-    on_progress = _one_at_a_time(on_progress)
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers must be at least 1; got {workers!r}")
     store = open_store(path, checks_files=False)  # Each that is missing is a finding.
+    total = store.manifest.sample_count * (1 if against is None else 2)
+    with counting(total, on_progress, progress=progress) as told:
+        one_at_a_time, threads = _one_at_a_time(told), workers or core_count()
+        report, is_readable = _checked(store, str(path), level, threads, one_at_a_time)
+        if against is None:
+            return report
+        if not is_readable:
+            text = f"{against}: not compared, because not all shards can be opened"
+            report.problems.append(text)
+            return report
+        return _held_against(store, report, against, root, threads, one_at_a_time)
+
+
+def _checked(
+    store: StoreReader,
+    path: str,
+    level: Level,
+    threads: int,
+    on_progress: Callable[[int], None],
+) -> tuple[VerifyReport, bool]:
+    """What is wrong with a store in itself, and whether all its shards can be opened."""
     manifest = store.manifest
     problems = list(_digest_problems(store))
     damaged: list[DamagedSample] = []
@@ -183,19 +206,14 @@ def verify(
                     damaged += samples
     problems += _count_problems(store, is_readable=not any(unusable.values()))
     report = VerifyReport(
-        path=str(path),
+        path=path,
         level=level,
         sample_count=manifest.sample_count,
         shard_count=len(manifest.shards),
         problems=problems,
         damaged=damaged,
     )
-    if against is None:
-        return report
-    if any(unusable.values()):
-        report.problems.append(f"{against}: not compared, because not all shards can be opened")
-        return report
-    return _held_against(store, report, against, root, threads, on_progress)
+    return report, not any(unusable.values())
 
 
 def _held_against(

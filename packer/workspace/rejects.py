@@ -37,7 +37,7 @@ def reject_count_max(limit: str | int, found_count: int) -> int:
             return int(text)
     except ValueError:
         pass
-    raise ValueError(f"rejects_max must be a count or a share in [0%, 100%]; got {limit!r}")
+    raise ValueError(f"max_rejects must be a count or a share in [0%, 100%]; got {limit!r}")
 
 
 def too_many_text(count: int, found_count: int, limit: str | int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from packer.recipe import Recipe
@@ -22,6 +23,18 @@ from packer.recipe import Recipe
         ({"scaling": "nice"}, "scaling must be one of fast, exact; got 'nice'"),
         ({"max_side": 0}, r"max_side must be in \[1, 65536\) pixels; got 0"),
         ({"size": 8, "max_side": 7}, "max_side=7 is below size=8"),
+        ({"size": (0, 8), "fit": "crop"}, r"size must be in \[1, 65536\) pixels; got \(0, 8\)"),
+        (
+            {"size": (1, 2, 3)},
+            r"size must be a side in pixels, or \(height, width\); got \(1, 2",
+        ),
+        ({"size": "224"}, r"size must be a side in pixels, or \(height, width\); got '224'"),
+        (
+            {"size": (8, 9)},
+            r"size=\(8, 9\) is a rectangle, which fit='short' cannot bring images",
+        ),
+        ({"size": (8, 9), "fit": "long"}, r"size=\(8, 9\) is a rectangle.*give fit='crop'"),
+        ({"size": (8, 9), "fit": "crop", "max_side": 8}, r"max_side=8 is below size=\(8, 9\)"),
         ({"max_side": 8, "image": "original"}, "max_side=8 changes the pixels, but image='orig"),
         ({"quality": 80}, "quality=80 is of no use with image='raw'; it is for jpeg, webp, smart"),
         ({"image": "png", "quality": 80}, "quality=80 is of no use with image='png'"),
@@ -76,6 +89,7 @@ def test_the_limits_themselves_are_allowed():
     Recipe(size=1, shard_bytes_max=2**20, pixels_max=1)
     Recipe(size=65_535)
     Recipe(size=8, max_side=8)
+    Recipe(size=(8, 65_535), fit="stretch")
     Recipe(image="proportion", raw_share=0)
     Recipe(image="proportion", raw_share=1, quality=1)
     Recipe(image="smart", raw_below=0, quality=100)
@@ -100,6 +114,18 @@ def test_the_limits_themselves_are_allowed():
         "stratify": False,
         "shuffle": None,
     }
+
+
+def test_a_rectangle_is_height_and_width_and_a_square_its_side():
+    """As torchvision has it; the manifest keeps a list, of which the same recipe is made again."""
+    recipe = Recipe(size=(224, 320), fit="crop")
+    assert (recipe.size, recipe.stored_size) == ((224, 320), (224, 320))
+    assert recipe.as_dict()["size"] == [224, 320]
+    assert Recipe(**json.loads(json.dumps(recipe.as_dict()))) == recipe
+    assert Recipe(size=(224, 224)) == Recipe(size=224) == Recipe(size=np.int64(224))
+    assert type(Recipe(size=np.int64(224)).size) is int
+    assert Recipe(size=224).stored_size is None
+    assert Recipe(size=224, fit="letterbox").stored_size == (224, 224)
 
 
 def test_a_setting_that_is_of_use_has_its_default():

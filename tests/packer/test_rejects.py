@@ -48,7 +48,7 @@ def test_shares_are_exact(share, found):
 @pytest.mark.parametrize("limit", ["", "%", "many", "-1", -1, "101%", "-1%", "1.5", "nan%", "inf%"])
 def test_what_is_neither_is_refused(limit):
     """With the value given."""
-    with pytest.raises(ValueError, match="rejects_max must be a count or a share in"):
+    with pytest.raises(ValueError, match="max_rejects must be a count or a share in"):
         reject_count_max(limit, 10)
 
 

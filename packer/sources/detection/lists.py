@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from packer.sources.lists.columns import PATH_COLUMNS, Columns
 from packer.sources.lists.csv_table import csv_table, read_columns, read_rows
 from packer.sources.lists.files import find_lists, split_in_name
 from packer.sources.lists.guess import guess_columns
+from packer.sources.lists.named import named_columns, with_named_columns
 from packer.sources.lists.open_images import BOX_COLUMNS
 from packer.sources.lists.pictures import is_there, picture_folders
 from packer.sources.lists.table import Table
@@ -48,7 +50,7 @@ def csv_lists(look: Look, options: SourceOptions) -> Iterator[Evidence]:
     for path in look.files(*(e.encode() for e in LAYOUTS["csv"].endings))[:FILES_MAX]:
         list_path = Path(os.fsdecode(os.path.join(look.root, path)))
         try:
-            columns = read_columns(list_path)
+            columns = named_columns(read_columns(list_path), options)
         except SourceError:
             split = split_in_name(list_path) or list_path.parent.name
             if canonical_split(split) is not None and is_other_split(split, options.split):
@@ -56,14 +58,20 @@ def csv_lists(look: Look, options: SourceOptions) -> Iterator[Evidence]:
             raise
         seen = f"{readable_path(path)}: columns {', '.join(map(repr, columns.names[:8]))}"
         lower = {column.lower() for column in columns.names}
+        may_be_guessed = columns.path is None or options.path_column in columns.names
         if is_open_images(columns.names):
             yield Evidence(format="open-images", score=STRUCTURAL, seen=seen)
+        elif (
+            may_be_guessed
+            and look.has_pictures
+            and b"/" not in path
+            and guess_columns(list_path, options) is not None
+        ):
+            guessed.append(path)
         elif columns.path is None:
             if not look.has_pictures and len(columns.names) > _PIXEL_COLUMNS_LEAST:
                 seen = f"{readable_path(path)} has {len(columns.names)} columns, and no pictures"
                 yield Evidence(format="csv-pixels", score=STRUCTURAL, seen=seen)
-            elif look.has_pictures and b"/" not in path:
-                guessed += [path] if guess_columns(list_path) is not None else []
         elif columns.says_something or _has_flags(list_path, columns):
             readable.append((path, list_path, columns))
         elif {"imageid", "labelname"} <= lower:
@@ -74,13 +82,18 @@ def csv_lists(look: Look, options: SourceOptions) -> Iterator[Evidence]:
     if len(readable) == 1:
         yield _one_list(*readable[0], look, options)
     elif not readable and len(guessed) == 1:
-        guess = guess_columns(Path(os.fsdecode(os.path.join(look.root, guessed[0]))))
+        guess = guess_columns(Path(os.fsdecode(os.path.join(look.root, guessed[0]))), options)
         assert guess is not None
         seen = f"{readable_path(guessed[0])}: {guess.note}"
         yield Evidence(format="csv", score=TABULAR, seen=seen)
     elif readable:
         paths = [path for path, _, _ in readable]
-        yield _several_lists("csv", paths, look, LAYOUTS["csv"].endings, csv_table)
+        read = partial(_named_csv_table, options)
+        yield _several_lists("csv", paths, look, LAYOUTS["csv"].endings, read)
+
+
+def _named_csv_table(options: SourceOptions, path: Path) -> Table:
+    return with_named_columns(csv_table(path), options)
 
 
 def is_open_images(names: Iterable[str]) -> bool:
@@ -109,7 +122,8 @@ def jsonl_lists(look: Look, options: SourceOptions) -> Iterator[Evidence]:
     extensions = tuple(extension.encode() for extension in LAYOUTS["jsonl"].endings)
     for path in look.files(*extensions)[:FILES_MAX]:
         first = look.head(path).lstrip().split("\n")[0]
-        if any(f'"{column}"' in first for column in PATH_COLUMNS):
+        named = [*PATH_COLUMNS, *filter(None, [options.path_column])]
+        if any(f'"{column}"' in first for column in named):
             seen = f"{readable_path(path)} names a picture in each line"
             yield Evidence(
                 format="jsonl", score=TABULAR, seen=seen, problem=_problem_of_place(path)

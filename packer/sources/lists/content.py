@@ -11,6 +11,7 @@ from packer.files.start import content_problem
 from packer.sources.lists.columns import LABEL_COLUMNS, PATH_COLUMNS
 from packer.sources.lists.files import ListFile
 from packer.sources.lists.flags import flag_columns
+from packer.sources.lists.named import lacking_text
 from packer.sources.lists.objects import label_position
 from packer.sources.lists.rows import Content
 from packer.sources.only_split import is_other_split
@@ -85,13 +86,16 @@ def _content_of(entry: ListFile, flags: dict[str, int], options: SourceOptions) 
     columns = entry.table.columns
     place = readable_path(os.fsencode(entry.table.path))
     header = few_text(columns.names, 20, repr) or "nothing"
+    lacking = lacking_text(columns, options)
+    if lacking:
+        raise SourceError(f"{place}: {lacking}")
     if columns.path is None:
         with open(entry.table.path, "rb") as file:
             problem = content_problem(file.read(START_BYTES))
         if problem:
             raise SourceError(f"{place}: {problem}; expected a list of pictures.")
         cells = [column for column in columns.names if column.endswith(".bytes")]
-        way_out = "Rename the column, or add a header line."
+        way_out = "Name the column with --path-column, or add a header line."
         if cells:
             way_out = f"If {cells[0]!r} holds the pictures themselves, give --format hf."
         raise SourceError(
@@ -115,8 +119,8 @@ def _content_of(entry: ListFile, flags: dict[str, int], options: SourceOptions) 
         ):
             raise SourceError(
                 f"{place}: the header has {header}; expected a column with the class of each box, "
-                f"called one of {', '.join(LABEL_COLUMNS)}. Rename the column; or, if all boxes "
-                "are of one class, give its name as --classes."
+                f"called one of {', '.join(LABEL_COLUMNS)}. Name it with --label-column; or, if "
+                "all boxes are of one class, give its name as --classes."
             )
         return "objects"
     if columns.label is not None:
@@ -129,7 +133,7 @@ def _content_of(entry: ListFile, flags: dict[str, int], options: SourceOptions) 
         raise SourceError(
             f"{place}: the header has {header}; expected a column of labels, called one of "
             f"{', '.join(LABEL_COLUMNS)}, or two columns or more that hold only 0 and 1, one for "
-            "each class. Rename the column. To pack the pictures unlabelled, give their folder and "
-            "--format flat."
+            "each class. Name the column with --label-column. To pack the pictures unlabelled, "
+            "give their folder and --format flat."
         )
     return "pictures"

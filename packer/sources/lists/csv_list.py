@@ -10,6 +10,7 @@ from packer.sources.layouts import LAYOUTS
 from packer.sources.lists.csv_table import csv_table
 from packer.sources.lists.files import find_lists
 from packer.sources.lists.guess import guess_columns
+from packer.sources.lists.named import with_named_columns
 from packer.sources.lists.scan import scan_lists
 from packer.sources.source import SourceOptions
 
@@ -31,14 +32,14 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     lists = find_lists(
         raw,
         LIST_EXTENSIONS,
-        csv_table,
+        lambda path: with_named_columns(csv_table(path), options),
         ".csv or .tsv file that lists pictures",
         wanted=options.split,
     )
-    guess = guess_columns(lists[0].table.path) if len(lists) == 1 else None
+    guess = guess_columns(lists[0].table.path, options) if len(lists) == 1 else None
     if guess is None or lists[0].folder:
         return scan_lists(name, raw, lists, options, extensions=LIST_EXTENSIONS)
-    table = replace(lists[0].table, columns=guess.columns)
+    table = with_named_columns(replace(lists[0].table, columns=guess.columns), options)
     found = scan_lists(
         name,
         raw,

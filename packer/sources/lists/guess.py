@@ -16,8 +16,10 @@ from pathlib import Path
 from packer.sources.listing import is_folder
 from packer.sources.lists.columns import Columns, columns_of
 from packer.sources.lists.csv_table import read_columns, read_rows
+from packer.sources.lists.named import named_columns
 from packer.sources.lists.pictures import posix_form
 from packer.sources.pairing import composed, stem_of
+from packer.sources.source import SourceOptions
 from packer.sources.splits import are_all_splits
 from packer.sources.walk import is_picture_name, skip_reason
 from packer.wording import readable_path
@@ -47,26 +49,32 @@ class Guess:
     note: str
 
 
-def guess_columns(list_path: Path) -> Guess | None:
+def guess_columns(list_path: Path, options: SourceOptions) -> Guess | None:
     """What a list says whose header names no column of paths; None where that is not clear.
+
+    Args:
+        list_path: The list.
+        options: Which may name its columns. Then it is only to be found where the pictures lie.
 
     Raises:
         SourceError: It cannot be read.
     """
-    columns = read_columns(list_path)
-    if columns.path is not None or len(columns.names) < 2:
+    columns = named_columns(read_columns(list_path), options)
+    is_named = options.path_column in columns.names
+    if (columns.path is not None and not is_named) or len(columns.names) < 2:
         return None
     rows = [row for _, row in islice(read_rows(list_path, columns.delimiter), _ROWS_SAMPLED)]
     rows = [row for row in rows if len(row) == len(columns.names)]
     if not rows:
         return None
     places = _picture_places(os.fsencode(list_path.parent))
-    if any(_word(name) in places for name in columns.names):
+    if not is_named and any(_word(name) in places for name in columns.names):
         return None  # The first line is a picture as well: there is no header.
     naming = [
         n
         for n in range(len(columns.names))
-        if sum(bool(places.get(_word(row[n]))) for row in rows) >= _NAMED_SHARE_MIN * len(rows)
+        if (not is_named or n == columns.path)
+        and sum(bool(places.get(_word(row[n]))) for row in rows) >= _NAMED_SHARE_MIN * len(rows)
     ]
     if len(naming) != 1:
         return None
@@ -83,12 +91,16 @@ def guess_columns(list_path: Path) -> Guess | None:
     names = [*columns.names]
     names[path] = "path"
     label = None
-    if not columns_of(names).says_something:
+    understood = columns
+    if not is_named:
+        understood = named_columns(columns_of(names, columns.delimiter), options)
+    if not understood.says_something:
         label = _label_column(rows, path)
-        if label is None:
+        if label is None and not is_named:
             return None
-        names[label] = "label"
-    understood = columns_of(names, columns.delimiter)
+    if label is not None:
+        split = None if understood.split == label else understood.split
+        understood = replace(understood, label=label, split=split)
     if understood.label is not None and _are_number_lists([row[understood.label] for row in rows]):
         return None  # Several labels in a cell.
     note = f"column {columns.names[path]!r} names the pictures"

@@ -8,6 +8,7 @@ from packer.items.raw_item import Scan
 from packer.sources.layouts import LAYOUTS
 from packer.sources.lists.files import find_lists
 from packer.sources.lists.jsonl_table import jsonl_table
+from packer.sources.lists.named import with_named_columns
 from packer.sources.lists.scan import scan_lists
 from packer.sources.source import SourceOptions
 
@@ -27,6 +28,10 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         SourceError: There is no list, or more than one, or it is not clear what it says.
     """
     lists = find_lists(
-        raw, LIST_EXTENSIONS, jsonl_table, ".jsonl file that lists pictures", wanted=options.split
+        raw,
+        LIST_EXTENSIONS,
+        lambda path: with_named_columns(jsonl_table(path), options),
+        ".jsonl file that lists pictures",
+        wanted=options.split,
     )
     return scan_lists(name, raw, lists, options, extensions=LIST_EXTENSIONS)

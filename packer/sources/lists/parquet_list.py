@@ -7,6 +7,7 @@ from pathlib import Path
 from packer.items.raw_item import Scan
 from packer.sources.layouts import LAYOUTS
 from packer.sources.lists.files import find_lists
+from packer.sources.lists.named import with_named_columns
 from packer.sources.lists.parquet_table import parquet_table
 from packer.sources.lists.scan import scan_lists
 from packer.sources.source import SourceOptions
@@ -30,7 +31,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     lists = find_lists(
         raw,
         LIST_EXTENSIONS,
-        parquet_table,
+        lambda path: with_named_columns(parquet_table(path), options),
         ".parquet file that lists pictures",
         wanted=options.split,
     )

@@ -588,7 +588,7 @@ def test_default_workers_are_the_cores_of_this_job(tmp_path, raw, monkeypatch):
 
 @pytest.mark.parametrize(
     "options",
-    [{"workers": 0}, {"on_error": "ignore"}, {"rejects_max": "many"}, {"rejects_max": -1}],
+    [{"workers": 0}, {"on_error": "ignore"}, {"max_rejects": "many"}, {"max_rejects": -1}],
 )
 def test_arguments_out_of_range_are_refused_before_any_work(tmp_path, raw, options):
     """With the argument's name and the value given."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import importlib.metadata
 import json
 import os
+import platform
 import pty
+import re
 import resource
 import shutil
 import struct
@@ -15,17 +18,21 @@ import sys
 import termios
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from PIL import Image
 
 import packer as packer_package
 from packer.building.build import Step, build
+from packer.cli import cli
+from packer.cli.help_groups import HELP_GROUPS
 from packer.cli.params import BYTE_SIZE
 from packer.errors import NoSpaceError
 from packer.stores.info import info
 from packer.stores.verify import verify
 from readers.store.errors import StoreIncompleteError
+from readers.store.layout import FORMAT_MAJOR, FORMAT_MINOR
 from readers.store.manifest import read_manifest
 from tests.command import run_packer
 
@@ -194,10 +201,56 @@ def test_no_option_that_destroys_something_is_proposed():
 def test_the_version_is_told_everywhere_alike(arguments):
     """By the command, by `python -m packer` and in Python."""
     version = packer_package.__version__
-    assert run_packer(*arguments).stdout == f"packer, version {version}\n"
+    told = run_packer(*arguments).stdout
+    assert told.splitlines()[0] == f"packer, version {version}"
     module = [sys.executable, "-m", "packer", *arguments]
     done = subprocess.run(module, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == f"packer, version {version}\n"
+    assert done.stdout == told
+
+
+def test_the_versions_of_the_parts_are_told():
+    """Whoever reports a fault pastes one answer: the format, Python, and each library or its
+    absence."""
+    told = run_packer("--version").stdout
+    assert f"format of stores {FORMAT_MAJOR}.{FORMAT_MINOR}; " in told
+    assert platform.python_version() in told
+    for name in ("torch", "numpy", "lmdb", "pillow"):
+        assert f"{name} {importlib.metadata.version(name)}" in told
+    assert len(re.findall("pillow-heif", told)) == 1
+
+
+@pytest.mark.parametrize(
+    ("typed", "position", "found"),
+    [
+        ("packer bui", 1, "build"),
+        ("packer build --si", 2, "--size"),
+        ("packer build --fit ", 3, "crop"),
+    ],
+)
+def test_a_shell_completes_commands_options_and_values(typed, position, found, packer_command):
+    """As the lines of the README set it up: click answers the shell's questions."""
+    words = ["_PACKER_COMPLETE=bash_complete", f"COMP_WORDS={typed}", f"COMP_CWORD={position}"]
+    done = subprocess.run(
+        ["env", *words, *packer_command], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert f"plain,{found}" in done.stdout.splitlines(), done.stderr
+
+
+def test_help_has_every_option_of_a_build_in_one_group():
+    """The commonest five come first; an option that is added later must say where it belongs."""
+    command = cli.get_command(click.Context(cli), "build")
+    names = [param.name for param in command.params if isinstance(param, click.Option)]
+    grouped = [name for names in HELP_GROUPS.values() for name in names]
+    assert len(set(grouped)) == len(grouped)
+    assert set(grouped) == set(names)
+    told = run_packer("build", "--help").stdout
+    places = [told.index(f"\n{title}:\n") for title in HELP_GROUPS]
+    assert places == sorted(places)
+    first = told[places[0] : places[1]]
+    for option in ("--size", "--fit", "--image", "--format", "--workers"):
+        assert re.search(rf"^  (-\w, )?{option} ", first, re.MULTILINE), option
+    assert "More options" not in told
+    assert "\nWhat happens to bad input:\n" not in run_packer("submit", "--help").stdout
 
 
 @pytest.mark.parametrize("arguments", [[], ["build"], ["info"], ["verify"], ["get"]])

@@ -25,7 +25,7 @@ def test_the_few_that_are_missing_are_made(planned, shards, contents):
     """As many as asked for, on this machine; the report says which."""
     for number in (0, 2):
         build_shard(planned.workspace, number, planned.workspace.scratch)
-    report = publish_planned(planned.out, worker_count=1, make_missing=2)
+    report = publish_planned(planned.out, workers=1, make_missing=2)
     assert (report.kept_shard_count, report.sample_count) == (2, 12)
     assert "shard-00001.lmdb, shard-00003.lmdb nobody had finished; made here" in report.notes
     assert contents(planned.out) == contents(shards)
@@ -38,7 +38,7 @@ def test_many_missing_are_named_with_those_who_should_have_made_them(planned, sh
     facts = NodeFacts(name="task 7_2", host="n2", pid=1, state="failed", error="no\nmore", log="/l")
     NodeFile(planned.workspace, facts).write()
     with pytest.raises(MissingShardsError) as caught:
-        publish_planned(planned.out, worker_count=1)
+        publish_planned(planned.out, workers=1)
     said = str(caught.value)
     for words in (
         "3 of 4 shards are missing",
@@ -48,14 +48,14 @@ def test_many_missing_are_named_with_those_who_should_have_made_them(planned, sh
     ):
         assert words in said
     assert not planned.out.exists()
-    work(planned.out, worker_count=1)
+    work(planned.out, workers=1)
     publish_planned(planned.out)
     assert contents(planned.out) == contents(shards)
 
 
 def test_of_two_at_once_one_publishes(planned, packer_command, shards, contents):
     """The other is told that it is busy, or finds it done; there is one whole store."""
-    work(planned.out, worker_count=1)
+    work(planned.out, workers=1)
     both = [
         subprocess.Popen(
             [*packer_command, "publish", str(planned.out)],
@@ -76,7 +76,7 @@ def test_of_two_at_once_one_publishes(planned, packer_command, shards, contents)
 
 def test_nobody_publishes_under_the_lock_of_another(planned):
     """Nor does it wait: it says who holds the target."""
-    work(planned.out, worker_count=1)
+    work(planned.out, workers=1)
     with (
         TargetLock(planned.workspace, planned.out),
         pytest.raises(TargetBusyError, match=r"another build is running \(host .*, pid \d+\)"),
@@ -92,7 +92,7 @@ def test_publishing_that_was_interrupted_is_finished_by_the_next(planned, shards
         if told is step:
             raise KeyboardInterrupt
 
-    work(planned.out, worker_count=1)
+    work(planned.out, workers=1)
     with pytest.raises(KeyboardInterrupt):
         publish_planned(planned.out, on_step=interrupt)
     publish_planned(planned.out)
@@ -104,10 +104,10 @@ def test_rejects_are_bounded_over_all_nodes(planned):
     """The plan says how many there may be; planning again says it anew, and keeps the shards."""
     (planned.raw / "bee/2.png").write_bytes(b"no picture")
     planned.plan(overwrite=True)
-    work(planned.out, part=(1, 2), worker_count=1)
+    work(planned.out, part=(1, 2), workers=1)
     with pytest.raises(TooManyRejectsError, match=r"bee/2\.png"):
         publish_planned(planned.out)
-    assert planned.plan(rejects_max=1).missing_shard_count == 0
+    assert planned.plan(max_rejects=1).missing_shard_count == 0
     assert publish_planned(planned.out).reject_count == 1
 
 
@@ -116,12 +116,12 @@ def test_a_damaged_task_file_is_named(planned):
     path = planned.workspace.folder / "tasks" / "00001"
     path.write_bytes(b"")
     with pytest.raises(DamagedTaskError, match=r"tasks/00001: 0 bytes .*--plan-only"):
-        publish_planned(planned.out, worker_count=4)
+        publish_planned(planned.out, workers=4)
     planned.plan()
-    assert publish_planned(planned.out, worker_count=4).sample_count == 12
+    assert publish_planned(planned.out, workers=4).sample_count == 12
 
 
-@pytest.mark.parametrize(("name", "value"), [("worker_count", 0), ("make_missing", -1)])
+@pytest.mark.parametrize(("name", "value"), [("workers", 0), ("make_missing", -1)])
 def test_a_count_out_of_range_is_refused(planned, name, value):
     """By its name and its limit."""
     with pytest.raises(ValueError, match=f"{name} must be at least"):

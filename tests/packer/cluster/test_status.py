@@ -61,7 +61,7 @@ def test_the_states_of_a_build(planned, tmp_path):
     logs_folder(other).mkdir()
     assert "submitted, and not planned yet. Logs: " in run_packer("status", other).stdout
     assert "no node works, or has begun yet" in run_packer("status", planned.out).stdout
-    work(planned.out, worker_count=1)
+    work(planned.out, workers=1)
     said = run_packer("status", planned.out).stdout
     assert "4 of 4 shards finished, 0 rejects so far" in said
     assert f"next: packer publish {planned.out}" in said
@@ -73,7 +73,7 @@ def test_the_states_of_a_build(planned, tmp_path):
 
 def test_it_needs_few_calls(planned, monkeypatch):
     """Listings, and one file a node: neither shards nor reports are opened."""
-    work(planned.out, worker_count=1)
+    work(planned.out, workers=1)
     opened = []
 
     def hook(event: str, arguments: tuple[object, ...]) -> None:

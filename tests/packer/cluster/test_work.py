@@ -64,7 +64,7 @@ def test_parts_are_runs_that_share_all_shards(count, parts):
 
 def test_one_node_makes_the_parts_of_all(planned, shards, contents):
     """Whoever is through with its part goes on with those that nobody has begun."""
-    report = work(planned.out, part=(3, 4), worker_count=2)
+    report = work(planned.out, part=(3, 4), workers=2)
     assert (report.made_count, report.image_count, report.left_count) == (4, 12, 0)
     publish_planned(planned.out)
     assert contents(planned.out) == contents(shards)
@@ -79,7 +79,7 @@ def test_a_killed_node_costs_no_shard(planned, shards, contents):
     node.communicate()
     wait_until(lambda: not processes_with(str(planned.workspace.folder)), "its worker to end")
     assert list(planned.workspace.scratch.iterdir())
-    report = work(planned.out, part=(2, 2), worker_count=1)
+    report = work(planned.out, part=(2, 2), workers=1)
     assert (report.made_count, report.left_count) == (4, 0)
     assert not list(planned.workspace.scratch.iterdir())
     publish_planned(planned.out)
@@ -91,7 +91,7 @@ def test_a_slow_node_holds_nobody_up(planned, shards, contents):
     planned.block("ant/0.png")
     slow = planned.start("--part", "1/2", "--name", "slow")
     planned.mend()
-    report = work(planned.out, part=(2, 2), worker_count=1)
+    report = work(planned.out, part=(2, 2), workers=1)
     assert (report.made_count, report.left_count) == (4, 0)
     said, errors = slow.communicate(timeout=WAIT_S)
     assert (slow.returncode, errors) == (0, "")
@@ -106,7 +106,7 @@ def test_a_node_that_is_late_finds_the_store_published(planned, shards, contents
     planned.block("cat/3.png")
     late = planned.start("--part", "4/4")
     planned.mend()
-    work(planned.out, worker_count=1)
+    work(planned.out, workers=1)
     late.send_signal(signal.SIGSTOP)
     publish_planned(planned.out)
     late.send_signal(signal.SIGCONT)
@@ -128,7 +128,7 @@ def test_a_node_that_is_told_to_stop_ends_cleanly(planned, shards, contents):
     assert "1 of 4 shards finished and kept" in errors
     assert [one.facts.state for one in read_nodes(planned.workspace)] == ["stopped"]
     assert os.listdir(planned.workspace.folder / "claims") == ["00000.1"]
-    report = work(planned.out, part=(1, 1), worker_count=1)
+    report = work(planned.out, part=(1, 1), workers=1)
     assert (report.made_count, report.left_count) == (3, 0)
     publish_planned(planned.out)
     assert contents(planned.out) == contents(shards)
@@ -142,7 +142,7 @@ def test_planning_again_goes_on(planned, shards, contents):
     report = planned.plan()
     assert (report.shard_count, report.missing_shard_count) == (4, 3)
     assert planned.workspace.read_task_plan() == plan
-    work(planned.out, worker_count=1)
+    work(planned.out, workers=1)
     publish_planned(planned.out)
     assert contents(planned.out) == contents(shards)
 
@@ -150,7 +150,7 @@ def test_planning_again_goes_on(planned, shards, contents):
 def test_two_attempts_at_a_shard_are_never_mixed(planned):
     """A file server fails one of them, so that they differ: the report is about the file."""
     workspace = planned.workspace
-    work(planned.out, worker_count=1)
+    work(planned.out, workers=1)
     report = workspace.folder / "reports" / "00002"
     whole = report.read_bytes()
     build_shard(workspace, 2, workspace.scratch, lost={0: "the server failed"})
@@ -170,7 +170,7 @@ def test_a_report_of_another_plan_is_not_taken(planned, shards, contents):
     workspace.write_task_plan(plan)
     assert workspace.read_report(1, plan.id) is None
     assert planned.plan().missing_shard_count == 4
-    work(planned.out, worker_count=1)
+    work(planned.out, workers=1)
     publish_planned(planned.out)
     assert contents(planned.out) == contents(shards)
 
@@ -201,9 +201,9 @@ def test_the_first_reject_stops_all_nodes(planned):
     planned.plan(on_error="fail")
     (planned.raw / "ant/0.png").write_bytes(b"no picture")
     with pytest.raises(RejectedItemError, match=r"ant/0\.png"):
-        work(planned.out, part=(1, 1), worker_count=1)
+        work(planned.out, part=(1, 1), workers=1)
     with pytest.raises(RejectedItemError, match=r"Another node met a reject: ant/0\.png"):
-        work(planned.out, part=(1, 1), worker_count=1)
+        work(planned.out, part=(1, 1), workers=1)
     assert planned.reported_count() == 0
 
 
@@ -246,15 +246,15 @@ def test_an_order_that_nodes_cannot_read_in_is_refused(tmp_path, raw):
 
 def test_an_update_can_be_made_by_nodes(planned, draw_tree, contents, tmp_path):
     """Shards that stay are taken over; where nothing has changed there is nothing to do."""
-    work(planned.out, worker_count=1)
+    work(planned.out, workers=1)
     publish_planned(planned.out)
     assert not planned.plan(update=True).is_needed
     draw_tree(planned.raw, ["bee/0.png", "bee/9.png"])
     report = planned.plan(update=True)
     assert (report.is_needed, report.missing_shard_count < report.shard_count) == (True, True)
-    work(planned.out, worker_count=1)
+    work(planned.out, workers=1)
     publish_planned(planned.out)
     plan_build(planned.raw, tmp_path / "fresh.lmdb", MANY_SHARDS)
-    work(tmp_path / "fresh.lmdb", worker_count=1)
+    work(tmp_path / "fresh.lmdb", workers=1)
     fresh = publish_planned(tmp_path / "fresh.lmdb")
     assert fresh.sample_count == 13 == verify(planned.out).sample_count

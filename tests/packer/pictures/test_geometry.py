@@ -40,6 +40,12 @@ def moved(affine: NDArray[np.float64], points: object) -> NDArray[np.float64]:
         (1, 5000, 16, "long", (1, 16), (0, 0), (1, 16)),  # Never 0 wide.
         (500, 375, None, "crop", (500, 375), (0, 0), (500, 375)),
         (20, 20, 20, "letterbox", (20, 20), (0, 0), (20, 20)),
+        (500, 375, (224, 320), "stretch", (320, 224), (0, 0), (320, 224)),
+        (500, 375, (224, 320), "crop", (320, 240), (0, -8), (320, 224)),
+        (500, 375, (224, 320), "letterbox", (299, 224), (10, 0), (320, 224)),  # 11 right.
+        (375, 500, (224, 320), "crop", (320, 427), (0, -101), (320, 224)),
+        (375, 500, (224, 320), "letterbox", (168, 224), (76, 0), (320, 224)),
+        (640, 448, (224, 320), "crop", (320, 224), (0, 0), (320, 224)),
     ],
 )
 def test_a_plan_has_the_sizes_of_its_fit(width, height, size, fit, resized, offset, final):
@@ -76,6 +82,27 @@ def test_a_fit_keeps_its_promise_about_the_final_size(width, height, size, fit):
     # The middle lies in the middle, but for half a pixel that cannot be shared.
     middle = moved(plan.affine, [width / 2, height / 2])
     assert np.abs(middle - np.array(plan.final) / 2).max() <= 0.5 + 1e-6
+
+
+@given(sides, sides, sizes, sizes, st.sampled_from(("letterbox", "stretch", "crop")))
+def test_a_rectangle_is_filled_or_padded_in_one_direction_at_most(
+    width, height, to_height, to_width, fit
+):
+    """A crop cuts nothing but what is over, a letterbox pads nothing but what is missing."""
+    plan = plan_fit(width, height, (to_height, to_width), fit)
+    assert plan.final == (to_width, to_height)
+    over = [resized - final for resized, final in zip(plan.resized, plan.final, strict=True)]
+    assert 0 in over
+    if fit == "stretch":
+        assert over == [0, 0]
+    else:
+        assert min(over) >= 0 if fit == "crop" else max(over) <= 0
+
+
+def test_a_rectangle_needs_a_fit_that_brings_images_to_it():
+    """The short or long side of a picture says nothing about the other."""
+    with pytest.raises(ValueError, match="one of letterbox, stretch, crop for a rectangle"):
+        plan_fit(500, 375, (224, 320), "short")
 
 
 @given(orientations, sides, sides)

@@ -267,7 +267,7 @@ def test_a_store_with_rejected_parts_is_verified(tmp_path):
     """Lines of parts are no raw items, so that the account of the manifest still holds."""
     raw = voc(tmp_path / "raw", box() + polygon((4, 6), (20, 6)))
     built(raw, tmp_path)
-    assert verify(tmp_path / "out.lmdb", worker_count=1).problems == []
+    assert verify(tmp_path / "out.lmdb", workers=1).problems == []
 
 
 def test_a_build_may_stop_at_a_bad_part(tmp_path):

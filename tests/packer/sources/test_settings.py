@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from packer import Recipe, SourceOptions, build
 from packer.errors import SourceError
 from packer.plan.arrange import arranged
 from packer.sources import LAYOUTS, scan_source
+from packer.sources.layouts import SourceSetting
 from packer.sources.source import AUTO_FORMAT
 from tests.packer.source_trees import ENDS_SCAN, MAKERS
 
@@ -18,6 +20,8 @@ CASES = [case for case in MAKERS if case not in ENDS_SCAN]
 
 GIVEN = {
     "classes": ("zebra", "a", "b", "0", "1", "2"),
+    "path_column": "zebra",
+    "label_column": "zebra",
     "label_is_index": True,
     "voc_origin": "0",
     "task": "detect",
@@ -73,7 +77,7 @@ def test_no_setting_is_passed_over(case, tmp_path):
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-@pytest.mark.parametrize("setting", ["root", "classes", "label_is_index", "voc_origin"])
+@pytest.mark.parametrize("setting", get_args(SourceSetting))
 def test_a_layout_takes_what_its_row_says(name, setting, tmp_path):
     """Others are refused before their data is read, by the option and the layout."""
     (tmp_path / "a").mkdir()
@@ -95,12 +99,12 @@ def test_boxes_are_clipped_where_there_are_boxes(case, tmp_path):
             arranged(scan, Recipe(clip_boxes=True))
 
 
-@pytest.mark.parametrize("setting", ["root", "label_is_index", "voc_origin"])
+@pytest.mark.parametrize("setting", sorted({*get_args(SourceSetting)} - {"classes"}))
 def test_a_dataset_takes_class_names_alone(setting, tmp_path):
     """Of a torch Dataset there are no paths, lists or files of Pascal VOC."""
     images = [(np.zeros((4, 4, 3), np.uint8), 0)]
     options = SourceOptions(**{setting: Path(tmp_path) if setting == "root" else GIVEN[setting]})
-    with pytest.raises(SourceError, match=f"--{setting.replace('_', '-')}"):
+    with pytest.raises(SourceError, match=rf"SourceOptions\({setting}=(True|'.*')\) is "):
         build(images, tmp_path / "out.lmdb", source=options, worker_count=1)
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import shutil
 
 import pytest
 
 from packer.report import content_sha256
 from packer.stores.info import describe, info
+from packer.stores.info_tables import bar_lines
 from readers import LMDBDataset
 from readers.store.errors import ShardError, StoreNotFoundError
 from readers.store.manifest import read_manifest
+from tests.command import run_packer
 
 
 def test_info_is_the_manifest_with_size_and_digest(shards):
@@ -77,3 +80,44 @@ def test_what_is_no_store_is_an_error(tmp_path):
     for function in (info, describe):
         with pytest.raises(StoreNotFoundError, match="nothing there"):
             function(tmp_path / "none")
+
+
+def test_fields_are_told_with_what_each_means(store):
+    """A row for each, in the order of a sample; what numbers of classes stand for."""
+    lines = run_packer("info", store, "--fields").stdout.splitlines()
+    names = list(read_manifest(store).schema.names)
+    assert [line.split()[0] for line in lines] == ["field", *names]
+    label = lines[1 + names.index("label")]
+    assert label.endswith("class, by its number: ant, bee, cat")
+    image = lines[1 + names.index("image")]
+    assert re.split(r"  +", image) == [
+        "image", "image", "(any, any, 3)", "uint8", "raw", "pixels, RGB order",
+    ]  # fmt: skip
+
+
+def test_statistics_are_drawn_small(store):
+    """Means, and a bar for each split, class and range of sizes, the longest for the most."""
+    told = run_packer("info", store, "--stats").stdout
+    mean = read_manifest(store).statistics["channel_mean"]
+    values = " ".join(f"{value:.4f}" for value in mean)
+    assert told.startswith(f"mean of each channel, white being 1: {values}\n")
+    assert "\nsamples of each class:\n  ant  4   33.3%  " + "#" * 30 + "\n" in told
+    assert "\nlong side of the raw images, in pixels:\n  0 to 31  12  100.0%  " in told
+    both = run_packer("info", store, "--stats", "--fields").stdout
+    assert both.startswith("field ")
+    assert both.endswith(told)
+    assert run_packer("info", store, "--stats", "--json").exit_code == 2
+
+
+def test_bars_of_many_are_the_most_and_the_rest_in_a_line():
+    """Never a thousand lines for a thousand classes; whatever there is has a mark."""
+    rows = [(f"c{n}", n) for n in range(100)]
+    lines = bar_lines(rows, is_sorted=True)
+    assert len(lines) == 21
+    assert lines[0].split() == ["c99", "99", "2.0%", "#" * 30]
+    assert lines[-1] == f"  and 80 more, which have {sum(range(80)):,} together"
+    assert bar_lines([("a", 1000), ("b", 1), ("c", 0)]) == [
+        "  a  1,000   99.9%  " + "#" * 30,
+        "  b      1    0.1%  #",
+        "  c      0    0.0%",
+    ]

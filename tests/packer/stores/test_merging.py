@@ -340,7 +340,7 @@ def test_a_merge_that_is_killed_is_no_store_and_goes_on(pair, tmp_path):
         "    write(self, number, report)\n"
         "    os._exit(9)\n"
         "Workspace.write_report = die\n"
-        f"merge({[str(path) for path in pair]!r}, {str(tmp_path / 'out')!r}, worker_count=1)\n"
+        f"merge({[str(path) for path in pair]!r}, {str(tmp_path / 'out')!r}, workers=1)\n"
     )
     status = subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode
     assert status == 9

@@ -64,7 +64,7 @@ def test_a_good_store_passes(store, shards):
     assert (report.sample_count, report.shard_count) == (12, 4)
     assert done == [3, 3, 3, 3]
     assert report.summary() == f"{shards}: 12 samples in 4 shards: all good"
-    report = verify(shards, level="full", worker_count=1)
+    report = verify(shards, level="full", workers=1)
     assert report.summary().endswith("all good, every field decoded")
     done.clear()
     report = verify(store, level="quick", on_progress=done.append)
