@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ class RawPictures:
         self._scan: Scan | None = None
         self._places: dict[bytes, int] = {}
         self._problem = ""
+        self._lock = threading.Lock()
 
     def beside(self, key: str, bytes_max: int) -> dict[str, Any]:
         """The picture of a key as the page shows it, or why there is none, as `error`."""
@@ -103,15 +105,13 @@ class RawPictures:
     def _file(self, key: bytes) -> bytes | None:
         """What the file holds whose path below the raw folder the key is; None where there is none.
 
-        A key may be a stranger's: nothing outside of the raw folder is read.
+        A key may be a stranger's: it leads nowhere outside of the raw folder, but by links that are
+        in there, which a build follows as well.
         """
         parts = key.split(b"/")
         if not self._raw.is_dir() or not key or b"\0" in key or {b"", b".", b".."} & {*parts}:
             return None
         path = os.path.join(os.fsencode(self._raw), key)
-        folder = os.path.realpath(os.fsencode(self._raw))
-        if os.path.commonpath([folder, os.path.realpath(path)]) != folder:
-            return None
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
@@ -127,13 +127,17 @@ class RawPictures:
 
     def _item(self, key: bytes) -> RawItem | None:
         """The raw item of a key. The first call takes as long as a build takes to find them all."""
+        with self._lock:
+            self._find_items()
+        at = self._places.get(key)
+        return None if at is None or self._scan is None else self._scan.items[at]
+
+    def _find_items(self) -> None:
         if self._scan is None:
             options = options_of(self._store, self._root)
             self._scan = scan = scan_source(self._raw, options)
             # Numbers alone: items are made when they are asked for, and there may be millions.
             self._places = {item.key: at for at, item in enumerate(scan.items)}
-        at = self._places.get(key)
-        return None if at is None else self._scan.items[at]
 
 
 def _decoded(data: bytes, header: ImageHeader) -> NDArray[Any]:

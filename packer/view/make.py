@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from packer.errors import BuildError
 from packer.sources import SourceOptions
+from packer.threads import map_threads
 from packer.view.page import ViewReport, check_page_path, write_page
 from packer.view.raw_view import RawView
 from packer.view.spread import spread
 from packer.view.store_view import StoreView, class_table
+from readers.machine import core_count
 from readers.store.layout import BUILDING_SUFFIX, MANIFEST_BYTES_MAX, MANIFEST_NAME
 from readers.store.manifest import says_store
 from readers.store.place import Place, Url
@@ -28,6 +32,8 @@ PAGE_NAME = "preview.html"
 _CARD_BYTES_MAX = 400_000
 _CARD_BYTES_MIN = 9_000
 """However many samples are asked for, each can be made out."""
+
+_THREADS_MAX = 4
 
 _REJECTS_BESIDE = 200
 """Lines of the reject list on a page of samples."""
@@ -86,8 +92,9 @@ def view_store(
         raise _nothing_left(view.store.path)
     cards: list[dict[str, Any]] = []
     if not rejects:
-        for index in chosen:
-            cards.append(view.card(index, card_bytes(len(chosen))))
+        draw = partial(view.card, bytes_max=card_bytes(len(chosen)))
+        for card in map_threads(draw, chosen, _thread_count()):
+            cards.append(card)
             on_progress(1)
     listed = view.rejects(limit if rejects else _REJECTS_BESIDE, card_bytes(limit))
     data = {
@@ -139,9 +146,16 @@ def view_raw(
     if not chosen:
         raise _nothing_left(raw)
     cards: list[dict[str, Any]] = []
-    for card in view.cards(chosen, card_bytes(len(chosen))):
-        cards.append(card)
-        on_progress(1)
+    # Neighbours together: an archive that can only be read forward is opened once for all of them.
+    bounds = [len(chosen) * at // _thread_count() for at in range(_thread_count() + 1)]
+    parts = [chosen[first:end] for first, end in pairwise(bounds)]
+
+    def draw_part(part: list[int]) -> list[dict[str, Any]]:
+        return list(view.cards(part, card_bytes(len(chosen))))
+
+    for drawn in map_threads(draw_part, parts, len(parts)):
+        cards += drawn
+        on_progress(len(drawn))
     data = {
         **view.head(cards),
         "samples": cards,
@@ -169,6 +183,11 @@ def is_store(place: Place) -> bool:
 def card_bytes(count: int) -> int:
     """What the card of one of so many samples may take, in bytes of JSON."""
     return min(_CARD_BYTES_MAX, max(_CARD_BYTES_MIN, PAGE_BYTES // max(1, count)))
+
+
+def _thread_count() -> int:
+    """Samples at once: each may hold a whole picture in memory."""
+    return min(core_count(), _THREADS_MAX)
 
 
 def check_limit(limit: int) -> None:

@@ -317,7 +317,7 @@ function sideOf(card) {
   for (const mask of card.masks || []) parts.push(el("section", {}, el("h3", {}, mask.name),
     el("table", {}, mask.legend.map(([number, name, colour, share]) => el("tr", {},
       el("td", {}, el("span", { class: "swatch", style: { "background-color": colour } }), name || String(number)),
-      el("td", { class: "soft" }, String(number)),
+      el("td", { class: "soft" }, name ? String(number) : ""),
       el("td", {}, `${(share * 100).toFixed(1)} %`)))),
     mask.ids > mask.legend.length ? el("p", { class: "soft" }, `and ${grouped(mask.ids - mask.legend.length)} more ids`) : null));
   parts.push(el("section", {}, el("h3", {}, "Fields"), el("table", { class: "fields" },
@@ -343,7 +343,7 @@ const round = (number) => Math.round(number * 10) / 10;
 // --- figures, rejects, how it was made ---
 
 function table(rows) {
-  return el("table", {}, rows.map(([name, text]) => el("tr", {}, el("th", {}, name), el("td", {}, text))));
+  return el("table", { class: "pairs" }, rows.map(([name, text]) => el("tr", {}, el("th", {}, name), el("td", {}, text))));
 }
 
 function bars(figure) {

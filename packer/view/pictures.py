@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import io
 import math
-from typing import Any
+from typing import Any, Literal
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from packer.view.colours import Colour, colour_of
 from readers.store.errors import ImageError
@@ -38,7 +39,7 @@ def picture_uri(pixels: NDArray[Any], bytes_max: int) -> tuple[str, str]:
         Its address, and how its values were made visible where that is not as they are.
 
     Raises:
-        ImageError: It has no pixels, or cannot be encoded.
+        ImageError: It has no pixels.
     """
     if pixels.ndim != 3 or 0 in pixels.shape:
         raise ImageError(f"pixels of shape {pixels.shape} are no picture")
@@ -51,13 +52,13 @@ def picture_uri(pixels: NDArray[Any], bytes_max: int) -> tuple[str, str]:
         note = "; ".join(filter(None, (note, said)))
     longest = max(pixels.shape[:2])
     if longest <= EXACT_SIDE:
-        data = _encoded(_eight_bits(pixels, bounds), ".png", [])
+        data = _encoded(_eight_bits(pixels, bounds), "PNG")
         if len(data) <= bytes_max:
             return _uri("png", data), note
     whole = min(longest, _likely_side(pixels.shape[:2], bytes_max))
     large = _eight_bits(scaled(pixels, whole), bounds)
     for side in (whole, *(side for side in SIDES if side < whole)):
-        data = _encoded(scaled(large, side), ".webp", [cv2.IMWRITE_WEBP_QUALITY, _QUALITY])
+        data = _encoded(scaled(large, side), "WEBP")
         if len(data) <= bytes_max:
             break
     return _uri("webp", data), note
@@ -127,8 +128,6 @@ def mask_colour(number: int) -> Colour:
 
 
 def _paletted(indexed: NDArray[np.uint8], palette: list[int], alpha: bytes) -> bytes:
-    from PIL import Image
-
     image = Image.fromarray(indexed)
     image.putpalette(palette)  # Makes a gray picture one of a palette.
     stream = io.BytesIO()
@@ -161,17 +160,18 @@ def _eight_bits(pixels: NDArray[Any], bounds: tuple[float, float]) -> NDArray[np
     return np.rint(np.clip(share, 0, 1) * 255).astype(np.uint8)
 
 
-def _encoded(pixels: NDArray[Any], ending: str, options: list[int]) -> bytes:
+def _encoded(pixels: NDArray[Any], kind: Literal["PNG", "WEBP"]) -> bytes:
     count = pixels.shape[2]
     if count == 2:
         pixels = np.concatenate([np.repeat(pixels[..., :1], 3, axis=2), pixels[..., 1:]], axis=2)
-    elif count >= 3:
-        code = cv2.COLOR_RGB2BGR if count == 3 else cv2.COLOR_RGBA2BGRA
-        pixels = cv2.cvtColor(np.ascontiguousarray(pixels), code)
-    is_done, data = cv2.imencode(ending, np.ascontiguousarray(pixels), options)
-    if not is_done:
-        raise ImageError(f"pixels of shape {pixels.shape} cannot be encoded as {ending}")
-    return data.tobytes()
+    image = Image.fromarray(np.ascontiguousarray(pixels[..., 0] if count == 1 else pixels))
+    stream = io.BytesIO()
+    if kind == "PNG":
+        image.save(stream, kind)
+    else:
+        # Method 2 takes 7 ms for 440 x 330 and the default, 4, takes 17, for 4% fewer bytes.
+        image.save(stream, kind, quality=_QUALITY, method=2)
+    return stream.getvalue()
 
 
 def _uri(kind: str, data: bytes) -> str:

@@ -7,6 +7,8 @@ import http.client
 import io
 import json
 import shutil
+import signal
+import subprocess
 import threading
 from urllib.parse import urlsplit
 
@@ -27,6 +29,7 @@ from readers.store.errors import SchemaMismatchError
 from readers.store.reader import open_store
 from tests.command import run_packer
 from tests.packer.view.conftest import EVIL, scene
+from tests.processes import heed_keys
 
 
 def pixels_of(uri):
@@ -261,10 +264,15 @@ def test_the_raw_picture_lies_beside_the_stored_one(tmp_path, draw_tree, picture
     view_store(tmp_path / "zip.lmdb", page, against=archive)
     assert np.array_equal(pixels_of(page_data(page)["samples"][1]["raw"]["pic"]), picture("b.png"))
     # A store of a stranger may have any key.
-    shutil.move(raw / "a.png", tmp_path / "secret.png")
-    (raw / "a.png").symlink_to(tmp_path / "secret.png")
+    shutil.copy(raw / "a.png", tmp_path / "secret.png")
     view = StoreView(tmp_path / "out.lmdb", against=raw)
-    for key in ("../secret.png", "a.png/../../secret.png", "/etc/passwd", "", "a\0.png"):
+    for key in (
+        "../secret.png",
+        "a.png/../../secret.png",
+        str(tmp_path / "secret.png"),
+        "",
+        "a\0.png",
+    ):
         assert "pic" not in view._raw.beside(key, 9_000), key
     with pytest.raises(SourceError, match="nothing there"):
         view_store(tmp_path / "out.lmdb", page, against=tmp_path / "nowhere")
@@ -358,3 +366,27 @@ def test_the_server_answers_who_knows_its_secret(shards):
             server.stop()
             thread.join(60)
     assert not thread.is_alive()
+
+
+def test_ctrl_c_ends_the_server(store, packer_command):
+    """It prints its address at once, answers there, and leaves with the status of an interrupt."""
+    process = subprocess.Popen(
+        [*packer_command, "view", str(store), "--serve"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_keys,
+    )
+    try:
+        assert process.stdout is not None
+        found = urlsplit(process.stdout.readline().strip())
+        connection = http.client.HTTPConnection(found.hostname, found.port, timeout=60)
+        connection.request("GET", found.path)
+        assert b"Content-Security-Policy" in connection.getresponse().read()
+        connection.close()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        assert (process.returncode, errors.strip()) == (130, "")
+    finally:
+        process.kill()
+        process.communicate()
