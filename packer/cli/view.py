@@ -43,7 +43,7 @@ _OF_PAGES = ("out", "limit", "as_json", "rejects")
     show_default=True,
     help="Samples on it, drawn from all that fit.",
 )
-@click.option("--split", help="Samples of this split alone.")
+@click.option("--split", "splits", multiple=True, help="Samples of this split; may be repeated.")
 @click.option(
     "--classes",
     type=CLASS_NAMES,
@@ -93,7 +93,7 @@ def view_command(
     is_raw = not is_store(place)
     _refuse_unused(is_raw=is_raw, serves=serves, has_raw=settings["against"] is not None)
     choice: dict[str, Any] = {
-        "splits": [settings["split"]] if settings["split"] is not None else [],
+        "splits": settings["splits"],
         "classes": settings["classes"] or (),
         "keys": None if key_list is None else read_key_list(key_list),
     }
@@ -122,10 +122,14 @@ def view_command(
 
 def _source(settings: dict[str, Any]) -> SourceOptions:
     """How raw data is to be read."""
-    names = ("root", "classes", "split", "task", "label_is_index", "voc_origin")
+    names = ("root", "classes", "task", "label_is_index", "voc_origin")
+    if len(settings["splits"]) > 1:
+        raise click.UsageError("--split: of raw data one split, or all.")
     try:
         return SourceOptions(
-            format=settings["format_name"], **{name: settings[name] for name in names}
+            format=settings["format_name"],
+            split=settings["splits"][0] if settings["splits"] else None,
+            **{name: settings[name] for name in names},
         )
     except ValueError as error:
         raise click.UsageError(in_options(str(error))) from error

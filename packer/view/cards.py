@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ from readers.store.shapes.polygons import Polygons
 
 _MASK_SIDE = 480
 _TEXT_MAX = 1_200
+_NAME_MAX = 4_000
 _ELEMENTS_MAX = 48
 _LEGEND_MAX = 40
 
@@ -87,10 +87,19 @@ def failed_card(index: int, key: str, reason: str) -> dict[str, Any]:
 
 
 def key_text(key: Any) -> str:
-    """A key as it can be shown anywhere: bytes that are not UTF-8 become escapes."""
-    if isinstance(key, bytes):
-        return readable_path(key)
-    return readable_path(os.fsencode(key)) if isinstance(key, str) else str(key)
+    """A text of a store as it can be shown anywhere: bytes that are not UTF-8 become escapes."""
+    if isinstance(key, str):
+        key = key.encode("utf-8", "surrogateescape" if _is_of_names(key) else "backslashreplace")
+    return cut_text(readable_path(key) if isinstance(key, bytes) else str(key), _NAME_MAX)
+
+
+def _is_of_names(text: str) -> bool:
+    """Whether a text has no surrogates but those that stand for bytes of a name."""
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def value_text(value: Any, field: Field) -> str:

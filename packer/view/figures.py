@@ -126,9 +126,11 @@ def range_names(edges: Sequence[int]) -> list[str]:
 
 
 def _classes(store: StoreReader) -> Figure | None:
-    schema = store.manifest.schema
+    schema, counts = store.manifest.schema, class_counts(store.manifest)
+    if not _are_counts(list(counts.values())):
+        return None
     what = "Objects of each class" if "labels" in schema else "Samples of each class"
-    return named_counts(what, class_counts(store.manifest))
+    return named_counts(what, counts)
 
 
 def _splits(store: StoreReader) -> Figure | None:
@@ -138,16 +140,21 @@ def _splits(store: StoreReader) -> Figure | None:
 def _sizes(store: StoreReader) -> Figure | None:
     """Long sides of raw and stored pictures, which the build has counted."""
     sizes = store.manifest.statistics.get("sizes")
-    if not isinstance(sizes, dict) or not isinstance(sizes.get("edges"), list):
+    if not isinstance(sizes, dict) or not _are_counts(sizes.get("edges")) or not sizes["edges"]:
         return None
-    edges = [int(edge) for edge in sizes["edges"]] or [0]
-    rows = [name for name in ("original", "stored") if isinstance(sizes.get(name), list)]
-    counts = [[int(count) for count in sizes[name]] for name in rows]
+    edges = sizes["edges"]
+    rows = [name for name in ("original", "stored") if _are_counts(sizes.get(name))]
+    counts = [sizes[name] for name in rows]
     if not rows or any(len(row) != len(edges) for row in counts):
         return None
     if len(counts) == 2 and counts[0] == counts[1]:
         rows, counts = [], counts[:1]
     return Figure("Long side in pixels", range_names(edges), counts, rows)
+
+
+def _are_counts(values: Any) -> bool:
+    """Whether a list of counts is one: the manifest may be a stranger's."""
+    return isinstance(values, list) and all(type(one) is int and one >= 0 for one in values)
 
 
 _Columns = dict[str, NDArray[Any]]

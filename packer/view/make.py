@@ -162,7 +162,9 @@ def view_raw(
         "rejects": {**view.rejects(_REJECTS_BESIDE), "alone": False},
         "classes": class_table(cards, view.schema, view.scan.classes),
     }
-    return _report(out, write_page(out, data), cards, len(view.indices), "pictures")
+    byte_count = write_page(out, data)
+    # The first says which layout it was taken for, and why.
+    return _report(out, byte_count, cards, len(view.indices), "pictures", view.scan.notes[:1])
 
 
 def is_store(place: Place) -> bool:
@@ -201,7 +203,12 @@ def check_limit(limit: int) -> None:
 
 
 def _report(
-    out: Path, byte_count: int, cards: Sequence[dict[str, Any]], total: int, what: str
+    out: Path,
+    byte_count: int,
+    cards: Sequence[dict[str, Any]],
+    total: int,
+    what: str,
+    notes: Iterable[str] = (),
 ) -> ViewReport:
     return ViewReport(
         path=str(out),
@@ -210,6 +217,7 @@ def _report(
         total_count=total,
         what=what,
         failed_count=sum("error" in card for card in cards),
+        notes=tuple(notes),
     )
 
 

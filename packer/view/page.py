@@ -36,6 +36,7 @@ class ViewReport:
         shown_count: Samples, or rejects, that are on it.
         total_count: How many there were to choose from.
         what: What they are.
+        notes: What the raw data was taken for, a line each.
         failed_count: Those that are on it with an error in place of their picture.
     """
 
@@ -45,6 +46,7 @@ class ViewReport:
     total_count: int
     what: str = "samples"
     failed_count: int = 0
+    notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -55,8 +57,9 @@ class ViewReport:
         failed = (
             f"; {self.failed_count:,} could not be read, and say why" if self.failed_count else ""
         )
+        lines = "".join(f"{note}\n" for note in self.notes)
         return (
-            f"{self.path}: {self.shown_count:,} of {self.total_count:,} {self.what}, "
+            f"{lines}{self.path}: {self.shown_count:,} of {self.total_count:,} {self.what}, "
             f"{size_text(self.bytes)}{failed}. Open it in a browser."
         )
 

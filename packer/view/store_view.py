@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -149,8 +150,10 @@ class StoreView:
             facts.insert(1, ["classes", f"{len(manifest.classes):,}"])
         if source.annotations:
             facts.append(["annotations", _annotations(source.annotations)])
-        notes = [*source.notes, *filter(None, (sizes_text(manifest), gray_text(manifest)))]
-        python = python_lines(str(self.path), manifest) if manifest.sample_count else []
+        notes, python = [*source.notes], []
+        if "image" in manifest.schema and manifest.sample_count:
+            notes += filter(None, (sizes_text(manifest), gray_text(manifest)))
+            python = python_lines(str(self.path), manifest)
         return {
             "kind": "store",
             "title": key_text(self.store.path.name),
@@ -247,11 +250,15 @@ def _annotations(counts: dict[str, int]) -> str:
 
 
 def _means(manifest: Manifest) -> dict[str, Any]:
-    names = ("channel_mean", "channel_std")
-    found = [manifest.statistics.get(name) for name in names]
-    if not all(isinstance(values, list) and values for values in found):
+    """Mean and deviation of each channel; the manifest may be a stranger's."""
+    mean, deviation = (manifest.statistics.get(f"channel_{name}") for name in ("mean", "std"))
+    if not (isinstance(mean, list) and isinstance(deviation, list)):
         return {}
-    return {"mean": found[0], "std": found[1]}
+    numbers = [*mean, *deviation]
+    is_sound = all(isinstance(one, float | int) and math.isfinite(one) for one in numbers)
+    if not is_sound or not mean or len(mean) != len(deviation):
+        return {}
+    return {"mean": mean, "std": deviation}
 
 
 def _setting(value: Any) -> str:

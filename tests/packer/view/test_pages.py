@@ -12,21 +12,27 @@ import subprocess
 import threading
 from urllib.parse import urlsplit
 
+import msgspec
 import numpy as np
 import pytest
 from PIL import Image
 
 from packer.building.build import build
 from packer.errors import BuildError, SourceError, TargetExistsError
+from packer.items.annotations import object_fields
 from packer.recipe import Recipe
 from packer.view.make import view_raw, view_store
 from packer.view.pictures import mask_uri, picture_uri
 from packer.view.server import ViewServer
+from packer.view.shapes import drawn_objects
 from packer.view.skeletons import joined_points
 from packer.view.spread import spread
 from packer.view.store_view import StoreView
 from readers.store.errors import SchemaMismatchError
+from readers.store.manifest import manifest_bytes, read_manifest
 from readers.store.reader import open_store
+from readers.store.schema import Schema
+from readers.store.shapes.polygons import Polygons
 from tests.command import run_packer
 from tests.packer.view.conftest import EVIL, scene
 from tests.processes import heed_keys
@@ -44,9 +50,10 @@ def test_two_hundred_photos_take_less_than_5_mb(tmp_path, page_data):
     """However large the pictures are, and noise compresses worse than any photo."""
     (tmp_path / "raw").mkdir()
     rng = np.random.default_rng(0)
+    scenes = [scene(number, 320, 240) // 2 for number in range(10)]
     for number in range(210):
         noise = rng.integers(0, 60, (240, 320, 3), np.uint8) if number % 10 == 0 else 0
-        photo = scene(number, 320, 240) // 2 + noise
+        photo = scenes[number // 10 % 10] + noise
         Image.fromarray(photo.astype(np.uint8)).save(tmp_path / "raw" / f"{number}.jpg")
     build(tmp_path / "raw", tmp_path / "out.lmdb", Recipe(image="original"), worker_count=1)
     report = view_store(tmp_path / "out.lmdb", tmp_path / "p.html")
@@ -390,3 +397,50 @@ def test_ctrl_c_ends_the_server(store, packer_command):
     finally:
         process.kill()
         process.communicate()
+
+
+def test_a_manifest_of_a_stranger_may_say_anything(store, tmp_path, page_data):
+    """Statistics that are none are left out, and texts are shown, whatever bytes they hold."""
+    out = shutil.copytree(store, tmp_path / "out.lmdb")
+    manifest = read_manifest(out)
+    statistics = {
+        "class_counts": ["many", None],
+        "channel_mean": [float("nan")],
+        "channel_std": [1],
+        "sizes": {"edges": [0, "x"], "stored": 7},
+    }
+    source = msgspec.structs.replace(manifest.source, notes=("\udcff \ud800 \u2028 </script>",))
+    changed = msgspec.structs.replace(manifest, statistics=statistics, source=source)
+    (out / "manifest.json").write_bytes(manifest_bytes(changed))
+    view_store(out, tmp_path / "p.html")
+    data = page_data(tmp_path / "p.html")
+    assert data["means"] == {}
+    assert len(data["samples"]) == 12
+    assert [figure["title"] for figure in data["figures"]] == [
+        "Width to height, stored",
+        "Bytes of a record, from",
+    ]
+    assert "</script>" in data["notes"][0]
+
+
+def test_a_crowd_is_drawn_as_far_as_it_fits_and_the_rest_is_counted():
+    """Outlines get coarser first; what is not drawn is told, and a bad number draws nothing."""
+    fields = object_fields(("a",), ("boxes", "labels", "masks"))
+    angles = np.linspace(0, 6.2, 300)
+    circle = np.stack([200 + 90 * np.cos(angles), 150 + 90 * np.sin(angles)], axis=1)
+    boxes = np.tile(np.array([[110, 60, 290, 240]], np.float32), (400, 1))
+    boxes[1] = np.nan
+    values = {
+        "boxes": boxes,
+        "labels": np.zeros(400, np.int64),
+        "masks": Polygons([(circle,)] * 400, 300, 400),
+    }
+    schema = Schema(fields)
+    whole, lost = drawn_objects(values, schema, (300, 400), 10**9)
+    assert (len(whole), lost) == (400, 0)
+    assert "b" not in whole[1]
+    assert 20 < len(whole[0]["p"][0]) < len(circle)
+    some, lost = drawn_objects(values, schema, (300, 400), 20_000)
+    assert len(json.dumps(some)) < 22_000
+    assert lost > 0
+    assert len(some) + lost == 400
