@@ -195,6 +195,12 @@ function drawMore() {
   more.hidden = isAll;
   empty.hidden = state.shown.length > 0 || !isAll;
   tell();
+  requestAnimationFrame(fill);
+}
+
+// Goes on while the end of what is drawn is in sight, or nearly: then nothing that scrolls tells of it.
+function fill() {
+  if (!more.hidden && more.offsetParent && more.getBoundingClientRect().top < innerHeight + 600) goOn();
 }
 
 function tell() {
@@ -520,8 +526,7 @@ function start() {
   refresh();
   addEventListener("keydown", onKey);
   addEventListener("resize", later(() => large.open && drawLarge()));
-  new IntersectionObserver((seen) => seen.some((one) => one.isIntersecting) && !more.hidden && goOn(),
-    { rootMargin: "600px" }).observe(more);
+  new IntersectionObserver(fill, { rootMargin: "600px" }).observe(more);
 }
 
 start();

@@ -97,8 +97,10 @@ def test_any_window_shows_it_whole(browser, page_path, tmp_path, width, height, 
         assert page.problems() == []
 
 
-def test_a_served_store_is_paged_through(browser, tmp_path, raw):
+def test_a_served_store_is_paged_through(browser, tmp_path, raw, monkeypatch):
     """All samples come, in parts, and a class or a word is looked for by the server."""
+    monkeypatch.setattr("packer.view.server.AT_ONCE", 3)
+    monkeypatch.setattr("packer.view.server.LOOKED_AT_MAX", 5)
     build(raw, tmp_path / "out.lmdb", worker_count=1)
     with ViewServer(StoreView(tmp_path / "out.lmdb")) as server:
         thread = threading.Thread(target=server.serve)
