@@ -486,6 +486,13 @@ function move(by) {
   if (next) next.focus();
 }
 
+function nextTab(tab, by) {
+  const tabs = [...tab.parentNode.children];
+  const next = tabs[(tabs.indexOf(tab) + by + tabs.length) % tabs.length];
+  next.focus();
+  next.click();
+}
+
 function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.target instanceof HTMLElement && event.target.matches("input:not([type=range]), select")) {
@@ -496,7 +503,9 @@ function onKey(event) {
   const layer = layers.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
   const columns = getComputedStyle(sheet).gridTemplateColumns.split(" ").length;
   const moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns };
+  const tab = document.activeElement.closest("[role=tab]");
   if (layer) toggle(layer);
+  else if (tab && (event.key === "ArrowLeft" || event.key === "ArrowRight")) nextTab(tab, moves[event.key]);
   else if (large.open && !isRange && (event.key === "ArrowLeft" || event.key === "ArrowRight")) step(moves[event.key]);
   else if (large.open) return;
   else if (event.key === "/") { show("samples"); search.focus(); }

@@ -71,6 +71,9 @@ def test_keys_search_move_open_and_close(browser, page_path):
         page.press("Escape", "3")
         assert page.value("!document.getElementById('rejects').hidden")
         assert "no area" in page.value("document.getElementById('rejects').textContent")
+        page.value("document.getElementById('tab-rejects').focus()")
+        page.press("ArrowRight", "ArrowRight", "ArrowLeft")
+        assert page.value("!document.getElementById('about').hidden")
         assert page.problems() == []
 
 

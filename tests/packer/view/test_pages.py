@@ -21,6 +21,7 @@ from packer.building.build import build
 from packer.errors import BuildError, SourceError, TargetExistsError
 from packer.items.annotations import object_fields
 from packer.recipe import Recipe
+from packer.view.cards import make_card
 from packer.view.make import view_raw, view_store
 from packer.view.pictures import mask_uri, picture_uri
 from packer.view.server import ViewServer
@@ -31,7 +32,7 @@ from packer.view.store_view import StoreView
 from readers.store.errors import SchemaMismatchError
 from readers.store.manifest import manifest_bytes, read_manifest
 from readers.store.reader import open_store
-from readers.store.schema import Schema
+from readers.store.schema import Field, Schema
 from readers.store.shapes.polygons import Polygons
 from tests.command import run_packer
 from tests.packer.view.conftest import EVIL, scene
@@ -444,3 +445,46 @@ def test_a_crowd_is_drawn_as_far_as_it_fits_and_the_rest_is_counted():
     assert len(json.dumps(some)) < 22_000
     assert lost > 0
     assert len(some) + lost == 400
+
+
+def test_every_kind_of_field_has_a_text_and_every_image_a_picture():
+    """What a stranger's store may hold beside what a build writes; long texts are cut."""
+    schema = Schema(
+        (
+            Field(name="key", kind="text"),
+            Field(name="image", kind="image", dtype="uint8", shape=(4, 6, 3), codec="raw"),
+            Field(name="depth", kind="image", dtype="uint16", shape=(None, None, 1), codec="raw"),
+            Field(name="label", kind="label", dtype="int64", names=("a", "b")),
+            Field(name="weight", kind="scalar", dtype="float32"),
+            Field(name="vector", kind="array", dtype="float32", shape=(None,)),
+            Field(name="caption", kind="text"),
+            Field(name="attributes", kind="json"),
+            Field(name="blob", kind="bytes"),
+        )
+    )
+    values = {
+        "key": "caf\udce9.png",
+        "image": np.zeros((4, 6, 3), np.uint8),
+        "depth": np.arange(12, dtype=np.uint16).reshape(3, 4, 1),
+        "label": 1,
+        "weight": 0.5,
+        "vector": np.arange(100, dtype=np.float32),
+        "caption": "long " * 10_000,
+        "attributes": {"not": "a list"},
+        "blob": b"\0" * 7,
+    }
+    card = make_card(3, values, schema, 50_000)
+    texts = {name: text for name, _, text in card["fields"]}
+    assert card["key"] == r"caf\xe9.png"
+    assert texts["label"] == "b (1)"
+    assert texts["weight"] == "0.5"
+    assert texts["vector"].startswith("[0 1 2 3 ")
+    assert texts["vector"].endswith("...]  float32, 100")
+    assert len(texts["caption"]) == 1_200
+    assert texts["attributes"] == '{"not": "a list"}'
+    assert texts["blob"] == "7 bytes"
+    assert (card["w"], card["h"], card["n"]) == (6, 4, 0)
+    (other,) = card["more"]
+    assert (other["name"], pixels_of(other["pic"]).shape) == ("depth", (3, 4))
+    assert other["note"] == "uint16: 0 shown as black, 11 as white"
+    json.dumps(card, allow_nan=False)
