@@ -4,6 +4,7 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const SVG = "http://www.w3.org/2000/svg";
 const CHUNK = 120;
+const SMALL_NAMES_MAX = 8;  // Objects that have names on the sheet: more would hide the picture.
 const NO_CLASS = ["", "#4cc2ff", "#000000"];
 const LAYERS = [
   ["boxes", "Boxes", "b", (c) => has(c, "b") || has(c, "q")],
@@ -87,7 +88,7 @@ function anchorOf(one) {
 function nameOf(one, card, scale, isLarge) {
   const [name, colour, ink] = classOf(one.c);
   const anchor = anchorOf(one);
-  if (!name || !anchor || (!isLarge && anchor[2] / scale < 26)) return null;
+  if (!name || !anchor || (!isLarge && (card.n > SMALL_NAMES_MAX || anchor[2] / scale < 26))) return null;
   const size = (isLarge ? 13 : 11) * scale;
   const most = isLarge ? 40 : Math.max(3, Math.floor(anchor[2] / scale / 6.2));
   const text = name.length > most ? `${name.slice(0, most - 1)}\u2026` : name;
@@ -114,9 +115,10 @@ function objectOf(one, number) {
     one.k ? pointsOf(one.k, colour) : null);
 }
 
-function pictureOf(card, pixels, isLarge) {
+// A picture with all that is on it, for a room of [width, height] in pixels of the screen.
+function pictureOf(card, room, isLarge) {
   if (!card.pic) return el("p", { class: "error" }, card.error || "no picture");
-  const scale = Math.max(card.w, card.h) / pixels;
+  const scale = Math.max(card.w / room[0], card.h / room[1]);
   const sharp = scale < 0.5 ? "pixels" : "";
   const whole = { x: 0, y: 0, width: card.w, height: card.h, preserveAspectRatio: "none" };
   const objects = card.objects || [];
@@ -137,8 +139,8 @@ function altOf(card) {
   return parts.join(", ");
 }
 
-function well(card, pixels, isLarge) {
-  return el("div", { class: card.clear ? "well clear" : "well" }, pictureOf(card, pixels, isLarge));
+function well(card, room, isLarge) {
+  return el("div", { class: card.clear ? "well clear" : "well" }, pictureOf(card, room, isLarge));
 }
 
 function chip(name, colour, ink) {
@@ -161,7 +163,7 @@ function tile(card, at) {
   const name = card.key.split("/").pop();
   return el("button", { class: "tile", type: "button", "data-at": at, "aria-label": altOf(card), title: card.key,
     onclick: () => openLarge(at) },
-    well(card, state.side, false),
+    well(card, [state.side, state.side], false),
     el("span", { class: "cap" },
       card.label !== undefined ? chip(...classOf(card.label)) : null,
       el("span", { class: "key" }, el("bdi", {}, name)),
@@ -268,7 +270,10 @@ async function fetchLarge(card) {
 function drawLarge() {
   const card = state.shown[state.open];
   const at = `${grouped(state.open + 1)} of ${grouped(state.shown.length)}`;
-  const room = Math.max(260, Math.min(innerWidth, innerHeight) - 140);
+  const isNarrow = innerWidth <= 820;
+  const count = 1 + (card.more || []).length + (card.raw ? 1 : 0);
+  const room = isNarrow ? [innerWidth, 0.52 * innerHeight]
+    : [Math.min(1500, 0.97 * innerWidth) * 0.72 / count, Math.min(1000, 0.95 * innerHeight) - 90];
   const figures = [el("figure", {}, well(card, room, true),
     el("figcaption", {}, [card.raw || card.more ? "stored" : null, card.pic ? `${card.w} x ${card.h}` : null,
       card.note].filter(Boolean).join(" \u00b7 ")))];
@@ -359,7 +364,8 @@ function bars(figure) {
       el("span", { class: "swatch", style: { "background-color": at ? "var(--soft)" : "var(--accent)" } }), `${row}  `])) : null,
     el("table", { class: "bars" }, figure.names.map((name, at) => el("tr", {},
       el("th", { title: name, scope: "row" }, name),
-      el("td", { class: "bar" }, figure.counts.map((row) => el("div", { style: { width: `${(row[at] / most) * 100}%` } }))),
+      el("td", { class: "bar" }, figure.counts.map((row) => el("div", { style: { width: `${(row[at] / most) * 100}%`,
+        "min-width": row[at] ? "2px" : "0" } }))),
       el("td", { class: "count" }, figure.counts.map((row) => grouped(row[at])).join(" / "))))),
     figure.note ? el("p", { class: "soft" }, figure.note) : null);
 }
@@ -386,7 +392,7 @@ function rejectsSection() {
         found.reasons.map(([kind, reason, count]) => el("tr", {}, el("td", {}, grouped(count)), el("td", {}, kind), el("td", {}, reason)))),
       found.other ? el("p", { class: "soft" }, `and ${grouped(found.other)} of other reasons`) : null),
     el("div", { class: "lost" }, found.lines.map((line) => el("div", { class: "panel" },
-      line.raw && line.raw.pic ? well({ ...line.raw, i: "", key: line.path }, 280, false) : null,
+      line.raw && line.raw.pic ? well({ ...line.raw, i: "", key: line.path }, [280, 150], false) : null,
       el("div", { class: "mono" }, line.path),
       el("p", { class: "bad" }, line.kind ? `${line.kind}: ${line.reason}` : line.reason),
       line.raw && line.raw.error && line.raw.error !== line.reason ? el("p", { class: "soft" }, line.raw.error) : null))),
