@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from packer.view.colours import hex_of
+from packer.view.colours import hex_of, ink_on
 from packer.view.pictures import mask_colour, mask_uri, picture_uri
 from packer.view.shapes import drawn_objects, object_count
 from packer.wording import cut_text, readable_path
@@ -159,5 +159,6 @@ def _mask(field: Field, ids: Any) -> dict[str, Any]:
         name = key_text(names[number]) if 0 <= number < len(names) else ""
         if number == field.ignore:
             name = name or "counts for nothing"
-        legend.append([number, name, hex_of(mask_colour(number)), round(share, 4)])
+        colour = mask_colour(number)
+        legend.append([number, name, hex_of(colour), ink_on(colour), round(share, 4)])
     return {"name": field.name, "pic": uri, "legend": legend, "ids": len(shares)}

@@ -4,6 +4,7 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const SVG = "http://www.w3.org/2000/svg";
 const CHUNK = 120;
+const LEGEND_MAX = 18;
 const SMALL_NAMES_MAX = 8;  // Objects that have names on the sheet: more would hide the picture.
 const NO_CLASS = ["", "#4cc2ff", "#000000"];
 const LAYERS = [
@@ -186,6 +187,7 @@ function refresh() {
     return;
   }
   state.shown = state.cards.filter(isWanted);
+  offerLegend();
   drawMore();
 }
 
@@ -234,6 +236,7 @@ async function ask() {
     state.next = found.next;
     state.seen = found.seen;
     offerLayers();
+    offerLegend();
     drawMore();
   } catch (error) {
     if (mine === state.request) tally.textContent = `The server does not answer: ${error.message}`;
@@ -326,7 +329,7 @@ function sideOf(card) {
     el("ul", { class: "objects" }, card.objects.map((one, at) => el("li", {}, objectLine(one, at)))),
     card.lost ? el("p", { class: "soft" }, `and ${grouped(card.lost)} more, not drawn: too many for one page`) : null));
   for (const mask of card.masks || []) parts.push(el("section", {}, el("h3", {}, mask.name),
-    el("table", {}, mask.legend.map(([number, name, colour, share]) => el("tr", {},
+    el("table", {}, mask.legend.map(([number, name, colour, , share]) => el("tr", {},
       el("td", {}, el("span", { class: "swatch", style: { "background-color": colour } }), name || String(number)),
       el("td", { class: "soft" }, name ? String(number) : ""),
       el("td", {}, `${(share * 100).toFixed(1)} %`)))),
@@ -422,6 +425,7 @@ const empty = el("p", { class: "empty", hidden: true }, "No sample fits.");
 const more = el("button", { class: "plain more", type: "button", hidden: true, onclick: goOn }, "More");
 const large = el("dialog", { "aria-label": "One sample", onclose: onClosed });
 const layers = el("div", { class: "layers", role: "group", "aria-label": "What is drawn" });
+const legend = el("div", { class: "legend", role: "group", "aria-label": "Classes by their colours" });
 const opacity = el("input", { type: "range", min: "0", max: "1", step: "0.05", value: "0.55",
   oninput: () => document.documentElement.style.setProperty("--mask", opacity.value) });
 const opacityLabel = el("label", { hidden: true }, "mask", opacity);
@@ -457,6 +461,27 @@ function offerLayers() {
   layers.hidden = !layers.children.length;
 }
 
+// Which colour is which class, those of most samples first; each chooses its class, or all again.
+function offerLegend() {
+  const counts = new Map(), looks = new Map();
+  for (const look of Object.values(data.classes)) looks.set(look[0], look);
+  for (const card of state.cards) {
+    for (const name of namesOf(card)) counts.set(name, (counts.get(name) || 0) + 1);
+    for (const mask of card.masks || []) for (const [, name, colour, ink] of mask.legend) if (name) looks.set(name, [name, colour, ink]);
+  }
+  const names = [...counts.keys()].filter((name) => looks.has(name)).sort((a, b) => counts.get(b) - counts.get(a));
+  legend.replaceChildren(...names.slice(0, LEGEND_MAX).map((name) => el("button", { type: "button", class: "chip", title: name,
+    "aria-pressed": String(classChoice.value === name),
+    disabled: ![...classChoice.options].some((option) => option.value === name),  // Ids of masks, of a server.
+    style: { "background-color": looks.get(name)[1], color: looks.get(name)[2] },
+    onclick: () => {
+      classChoice.value = classChoice.value === name ? "" : name;
+      refresh();
+    } }, name)));
+  if (names.length > LEGEND_MAX) legend.append(el("span", { class: "soft" }, `and ${grouped(names.length - LEGEND_MAX)} more`));
+  legend.hidden = names.length < 2;
+}
+
 function toggle(button) {
   const isOn = button.getAttribute("aria-pressed") !== "true";
   button.setAttribute("aria-pressed", String(isOn));
@@ -472,7 +497,7 @@ function onClosed() {
 const SECTIONS = [
   ["samples", data.kind === "raw" ? "First look" : "Samples", () => [
     el("div", { class: "tools" }, search, classChoice, splitChoice, layers, opacityLabel, el("label", {}, "size", size), tally),
-    sheet, empty, more]],
+    legend, sheet, empty, more]],
   ["figures", "Figures", figuresSection],
   ["rejects", `Rejects ${grouped(data.rejects.total)}`, rejectsSection],
   ["about", data.kind === "raw" ? "Layout" : "Recipe", aboutSection],

@@ -40,6 +40,11 @@ def test_all_that_objects_have_is_drawn_and_names_are_text(browser, page_path):
         names = page.value("[...document.querySelectorAll('select option')].map((o) => o.value)")
         assert EVIL in names
         assert EVIL_TOO in names
+        # A class is chosen by its colour, too: two of the pictures have a crowd.
+        legend = "[...document.querySelectorAll('.legend button')]"
+        assert page.value(f"{legend}.map((b) => b.textContent)") == [EVIL, EVIL_TOO]
+        page.value(f"{legend}[1].click()")
+        assert page.value(COUNT(".tile")) == 2
         assert page.value("document.title") != "owned"
         assert page.value(COUNT("body img")) == 0
         assert page.requests() == [page_path.as_uri()]

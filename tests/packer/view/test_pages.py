@@ -175,7 +175,7 @@ def test_masks_of_a_store_are_drawn_with_their_names(tmp_path, page_data):
     build(tmp_path / "raw", tmp_path / "out.lmdb", worker_count=1)
     view_store(tmp_path / "out.lmdb", tmp_path / "p.html")
     (mask,) = page_data(tmp_path / "p.html")["samples"][0]["masks"]
-    assert sorted((number, share) for number, _, _, share in mask["legend"]) == [(0, 0.5), (1, 0.5)]
+    assert sorted((number, share) for number, *_, share in mask["legend"]) == [(0, 0.5), (1, 0.5)]
 
 
 def test_turned_boxes_are_drawn_by_their_corners(tmp_path, page_data):
