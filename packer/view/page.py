@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from packer.errors import TargetExistsError
+from packer.errors import BuildError, TargetExistsError
 from packer.wording import size_text
 
 _MARK = '<meta name="generator" content="packer view">'
@@ -117,8 +117,13 @@ def check_page_path(path: Path) -> None:
 
     Raises:
         TargetExistsError: Something is there that is not such a page.
+        BuildError: There is no folder for it.
         OSError: It cannot be looked at.
     """
+    if not path.parent.is_dir():
+        raise BuildError(
+            f"{path}: there is no folder {path.parent}. Make it, or give another path with -o."
+        )
     if not path.exists():
         return
     if path.is_file():

@@ -304,6 +304,8 @@ def test_only_a_page_is_written_over(store, tmp_path):
     with pytest.raises(TargetExistsError, match="something else than a page"):
         view_store(store, page)
     assert page.read_text() == "<html>my thesis</html>"
+    with pytest.raises(BuildError, match="there is no folder"):
+        view_store(store, tmp_path / "nowhere" / "p.html")
     page.unlink()
     view_store(store, page, limit=1)
     first = page.read_bytes()
