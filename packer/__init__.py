@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from packer.stores.subset import subset as subset
     from packer.stores.verify import VerifyReport as VerifyReport
     from packer.stores.verify import verify as verify
+    from packer.view.make import view_raw as view_raw
+    from packer.view.make import view_store as view_store
+    from packer.view.page import ViewReport as ViewReport
     from packer.workspace.step import Step as Step
 
 
@@ -71,6 +74,7 @@ _HOMES = {
     "StageReport": "packer.stores.stage",
     "Step": "packer.workspace.step",
     "VerifyReport": "packer.stores.verify",
+    "ViewReport": "packer.view.page",
     "build": "packer.building.build",
     "diff": "packer.stores.diff",
     "merge": "packer.stores.merge",
@@ -81,6 +85,8 @@ _HOMES = {
     "status": "packer.cluster.status",
     "subset": "packer.stores.subset",
     "verify": "packer.stores.verify",
+    "view_raw": "packer.view.make",
+    "view_store": "packer.view.make",
     "work": "packer.cluster.work",
 }
 

@@ -5,6 +5,8 @@ They are printed to be copied, so they run as they stand, with the store that th
 
 from __future__ import annotations
 
+from typing import Any
+
 from packer.wording import count_text
 from readers.store.manifest import Manifest
 from readers.store.splits import canonical_split
@@ -68,7 +70,8 @@ def sizes_text(manifest: Manifest) -> str:
     if None not in shape[:2] or _SIZE_STATISTIC in manifest.statistics:
         return ""
     # What older stores tell of sizes proves a difference, and never that there is none.
-    ranges = manifest.statistics.get("sizes", {}).get("stored", ())
+    sizes = manifest.statistics.get("sizes")
+    ranges = _numbers(sizes.get("stored")) if isinstance(sizes, dict) else []
     differ = "differ" if sum(bool(count) for count in ranges) > 1 else "may differ"
     if not _has_one_kind(manifest):
         return (
@@ -88,14 +91,20 @@ def sizes_text(manifest: Manifest) -> str:
 
 def gray_text(manifest: Manifest) -> str:
     """That gray pictures are stored in colour, where the statistics prove that all are gray."""
-    means = manifest.statistics.get("channel_mean", ())
-    deviations = manifest.statistics.get("channel_std", ())
+    means = _numbers(manifest.statistics.get("channel_mean"))
+    deviations = _numbers(manifest.statistics.get("channel_std"))
     if len(means) != 3 or len({*means}) > 1 or len({*deviations}) > 1:
         return ""
     return (
         f"{count_text(manifest.sample_count, 'image')} stored in three channels, which are alike: "
         "--mode gray takes a third of the room"
     )
+
+
+def _numbers(values: Any) -> list[float]:
+    """A list of numbers, or none where it is another thing: a manifest may be a stranger's."""
+    is_sound = isinstance(values, list) and all(isinstance(one, int | float) for one in values)
+    return values if is_sound else []
 
 
 def _training_split(manifest: Manifest) -> tuple[str | None, int]:

@@ -61,6 +61,7 @@ def test_the_wheel_has_the_two_packages_and_no_more(wheel):
         "packer", "readers", f"lmdb_packer-{version()}.dist-info",
     }  # fmt: skip
     assert {"packer/py.typed", "readers/py.typed", "readers/store/FORMAT.md"} <= names
+    assert {f"packer/view/page.{kind}" for kind in ("html", "css", "js")} <= names
     modules = {
         str(path.relative_to(ROOT))
         for package in ("packer", "readers")

@@ -26,6 +26,7 @@ _COMMANDS = {
     "rejects": "packer.cli.inspect",
     "verify": "packer.cli.inspect",
     "get": "packer.cli.inspect",
+    "view": "packer.cli.view",
     "merge": "packer.cli.stores",
     "subset": "packer.cli.stores",
     "diff": "packer.cli.stores",

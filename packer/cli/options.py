@@ -32,7 +32,7 @@ from readers.store.place import Place
 _DEFAULTS = Recipe()
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-SOURCE_OPTIONS = (
+_PLACE_OPTIONS = (
     click.option(
         "--format",
         "format_name",
@@ -47,14 +47,9 @@ SOURCE_OPTIONS = (
         type=click.Path(exists=True, file_okay=False, path_type=Path),
         help="Folder that the paths in a list are relative to. Default: the list's own.",
     ),
-    click.option(
-        "--classes",
-        "classes",
-        type=CLASS_NAMES,
-        help="Class names in the order of their labels: a file with one a line, or names with "
-        "commas.",
-    ),
-    click.option("--split", help="Take this split alone, such as train."),
+)
+
+_MEANING_OPTIONS = (
     click.option(
         "--task",
         type=click.Choice(get_args(Task)),
@@ -81,6 +76,22 @@ SOURCE_OPTIONS = (
         help="The first pixel of Pascal VOC's coordinates. auto is 1, the official rule, unless "
         "one is 0.",
     ),
+)
+
+LAYOUT_OPTIONS = (*_PLACE_OPTIONS, *_MEANING_OPTIONS)
+"""What the layout of RAW is taken for."""
+
+SOURCE_OPTIONS = (
+    *_PLACE_OPTIONS,
+    click.option(
+        "--classes",
+        "classes",
+        type=CLASS_NAMES,
+        help="Class names in the order of their labels: a file with one a line, or names with "
+        "commas.",
+    ),
+    click.option("--split", help="Take this split alone, such as train."),
+    *_MEANING_OPTIONS,
 )
 """How RAW is read; see `read_options`."""
 

@@ -98,7 +98,7 @@ def compare_with_raw(
     # In the raw order, whatever the store's: some files can only be read forward. And that boxes
     # are clipped says nothing of which items there are, if there were boxes or not.
     order = dataclasses.replace(recipe, shuffle=None, clip_boxes=False)
-    scan = scan_source(Path(raw), _options_of(store, root))
+    scan = scan_source(Path(raw), options_of(store, root))
     comparison = RawComparison(raw=str(raw))
     chosen = arranged(scan, order)
     schema = make_schema(chosen, recipe)
@@ -142,8 +142,13 @@ def _recipe_of(store: StoreReader) -> Recipe:
         ) from error
 
 
-def _options_of(store: StoreReader, root: Path | None) -> SourceOptions:
-    """How the raw data was read, as the manifest says."""
+def options_of(store: StoreReader, root: Path | None) -> SourceOptions:
+    """How the raw data was read, as the manifest says.
+
+    Raises:
+        SourceError: The store was made from no raw data.
+        ManifestError: It was read in a way that this release does not know.
+    """
     source = store.manifest.source
     if source.format not in LAYOUTS:
         raise SourceError(

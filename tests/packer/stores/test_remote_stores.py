@@ -7,6 +7,7 @@ import json
 import pytest
 
 from packer.stores.verify import verify
+from packer.view.make import view_store
 from readers.store.errors import RemoteError
 from readers.store.place import Url
 from readers.store.reader import open_store
@@ -119,6 +120,11 @@ def test_what_needs_files_says_so(url, shards, tmp_path):
         result = run_packer(*arguments)
         assert result.exit_code == 2
         assert f"{url}: this command needs stores in folders" in result.stderr
+
+
+def test_a_page_shows_a_store_that_lies_there(url, tmp_path):
+    """Samples, figures and rejects come by ranges, like a folder's."""
+    assert view_store(url, tmp_path / "p.html").shown_count == 12
 
 
 def test_keys_are_needed(s3, monkeypatch, tmp_path):
