@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packer.counts import summed_counts
-from packer.errors import BuildError
 from packer.plan.cuts import cut_items, shard_bytes_limit
 from packer.recipe import Recipe
-from packer.stores.keys import key_bytes, key_text, store_keys
 from packer.stores.merge import check_apart, manifest_sha256
 from packer.stores.repack import Part, RepackReport, repack
 from packer.stores.rewrite import Rewriter
-from packer.wording import names_text
+from packer.stores.selection import check_any_left, chosen_indices
 from packer.workspace.folder import TaskReport
 from readers.machine import core_count
-from readers.store.errors import SchemaMismatchError, UnknownKeyError
 from readers.store.manifest import FormatVersion, Manifest, SourceInfo
 from readers.store.reader import StoreReader, open_store
-from readers.store.record import RecordReader
-from readers.store.wording import did_you_mean
 
 SUBSET_FORMAT = "subset"
 """What the manifest of a subset has for the name of a source."""
@@ -83,19 +78,9 @@ def subset(
     store = open_store(path)
     check_apart(out, [store])
     wanted = {"splits": list(splits), "classes": list(classes)}
-    indices = np.arange(store.manifest.sample_count)
-    if wanted["splits"]:
-        indices = indices[_is_in_splits(store, wanted["splits"])[indices]]
-    if wanted["classes"]:
-        indices = indices[_has_class(store, wanted["classes"], indices)]
-    if keys is not None:
-        indices = np.intersect1d(indices, _positions_of(store, list(keys)))
+    indices = chosen_indices(store, wanted["splits"], wanted["classes"], keys)
     indices = indices[::every][:limit]
-    if not len(indices):
-        raise BuildError(
-            f"{store.path}: none of its {store.manifest.sample_count:,} samples fits all that is "
-            "asked for, and a store of none is of no use. Ask for less."
-        )
+    check_any_left(store, indices, "a store")
     asked = _asked(wanted, keys is not None, every, limit)
     facts = {
         "format": SUBSET_FORMAT,
@@ -116,75 +101,6 @@ def subset(
         thread_count=worker_count or core_count(),
         on_progress=on_progress,
     )
-
-
-def read_key_list(path: Path) -> list[str]:
-    """The keys of a file with one a line; empty lines are none.
-
-    Raises:
-        OSError: It cannot be read.
-    """
-    lines = path.read_bytes().splitlines()
-    return [key_text(line) for line in lines if line.strip()]
-
-
-# --- the choice -----------------------------------------------------------------------------------
-
-
-def _column(store: StoreReader, name: str) -> NDArray[Any]:
-    """A scalar field of all samples."""
-    shards = [shard.columns[name] for shard in store.shards()]
-    return np.concatenate(shards) if shards else np.empty(0, np.int64)
-
-
-def _numbers(
-    store: StoreReader, what: str, wanted: Sequence[str], names: Sequence[str]
-) -> list[int]:
-    for name in wanted:
-        if name not in names:
-            has = f"it has {names_text(names)}" if names else "it has none"
-            hint = did_you_mean(name, names)
-            raise SchemaMismatchError(f"{store.path}: no {what} {name!r}; {has}.{hint}")
-    return [at for at, name in enumerate(names) if name in wanted]
-
-
-def _is_in_splits(store: StoreReader, wanted: Sequence[str]) -> NDArray[np.bool_]:
-    schema = store.manifest.schema
-    names = (schema["split"].names or ()) if "split" in schema else ()
-    numbers = _numbers(store, "split", wanted, names)
-    return np.isin(_column(store, "split"), numbers)
-
-
-def _has_class(
-    store: StoreReader, wanted: Sequence[str], indices: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    """Of some samples, whether each is of one of these classes, or has an object that is."""
-    schema = store.manifest.schema
-    field = next((schema[name] for name in ("label", "labels") if name in schema), None)
-    names = (field.names or ()) if field is not None else ()
-    numbers = _numbers(store, "class", wanted, names)
-    assert field is not None
-    if field.is_scalar:
-        return np.isin(_column(store, field.name)[indices], numbers)
-    reader = RecordReader(store.layout, [field.name], copies=False)
-    found = np.zeros(len(indices), bool)
-    for at, index in enumerate(indices.tolist()):
-        shard, position = store.locate(index)
-        labels = reader.unpack(shard.record(position))[field.name]
-        found[at] = bool(np.isin(labels, numbers).any())
-    return found
-
-
-def _positions_of(store: StoreReader, keys: Sequence[str]) -> NDArray[np.int64]:
-    places = {key: at for at, key in enumerate(store_keys(store))}
-    unknown = [key for key in keys if key_bytes(key) not in places]
-    if unknown:
-        raise UnknownKeyError(
-            f"{store.path}: no sample has the key {names_text(unknown)} ({len(unknown):,} of "
-            f"{len(keys):,} keys). A key is the path relative to the raw folder, with / between "
-            "folders."
-        )
-    return np.array(sorted({places[key_bytes(key)] for key in keys}), np.int64)
 
 
 def _cut(store: StoreReader, indices: NDArray[np.int64]) -> list[NDArray[np.int64]]:
