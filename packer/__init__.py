@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from packer.sources import SourceOptions as SourceOptions
     from packer.stores.diff import DiffReport as DiffReport
     from packer.stores.diff import diff as diff
+    from packer.stores.export.report import ExportPlan as ExportPlan
+    from packer.stores.export.report import ExportReport as ExportReport
+    from packer.stores.export.run import export as export
+    from packer.stores.export.run import plan_export as plan_export
     from packer.stores.merge import merge as merge
     from packer.stores.repack import RepackReport as RepackReport
     from packer.stores.stage import StageReport as StageReport
@@ -37,6 +41,8 @@ _HOMES = {
     "BuildError": "packer.errors",
     "BuildReport": "packer.report",
     "DiffReport": "packer.stores.diff",
+    "ExportPlan": "packer.stores.export.report",
+    "ExportReport": "packer.stores.export.report",
     "Recipe": "packer.recipe",
     "RepackReport": "packer.stores.repack",
     "SourceOptions": "packer.sources",
@@ -45,8 +51,10 @@ _HOMES = {
     "VerifyReport": "packer.stores.verify",
     "build": "packer.building.build",
     "diff": "packer.stores.diff",
+    "export": "packer.stores.export.run",
     "merge": "packer.stores.merge",
     "plan_build": "packer.building.planned",
+    "plan_export": "packer.stores.export.run",
     "publish_planned": "packer.cluster.publish",
     "stage": "packer.stores.stage",
     "status": "packer.cluster.status",
