@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from packer.cli import printable
+from packer.cli import Terminated, printable
 from packer.cli.params import BYTE_SIZE, FOLDER
 from packer.stores.export.formats import EXPORT_FORMATS
 
@@ -72,7 +72,7 @@ def export_command(
     """
     from packer.progress import Progress, say
     from packer.stores.export.report import ExportPlan
-    from packer.stores.export.run import export, plan_export
+    from packer.stores.export.run import describe_kept, export, plan_export
     from packer.stores.selection import read_key_list
 
     keys = read_key_list(key_list) if key_list is not None else None
@@ -88,16 +88,20 @@ def export_command(
             bar = Progress(total=plan.sample_count, shows=True, unit="samples", verb="exported")
             bars.append(stack.enter_context(bar))
 
-        report = export(
-            store,
-            out,
-            as_=as_,
-            splits=splits,
-            keys=keys,
-            limit=limit,
-            shard_bytes_max=shard_bytes_max,
-            worker_count=worker_count,
-            on_plan=begin,
-            on_progress=lambda count: bars[0].add(count),
-        )
+        try:
+            report = export(
+                store,
+                out,
+                as_=as_,
+                splits=splits,
+                keys=keys,
+                limit=limit,
+                shard_bytes_max=shard_bytes_max,
+                worker_count=worker_count,
+                on_plan=begin,
+                on_progress=lambda count: bars[0].add(count),
+            )
+        except (KeyboardInterrupt, Terminated):
+            click.echo(printable(f"Stopped. {describe_kept(out)}"), err=True)
+            raise
     click.echo(json.dumps(report.as_dict()) if as_json else printable(report.summary()))

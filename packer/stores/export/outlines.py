@@ -52,9 +52,20 @@ def one_polygon(
 
 
 def _traced(outline: Runs, height: int, width: int) -> list[NDArray[np.float64]]:
-    """The outer edges of the parts of a mask, through the middles of their outermost pixels."""
+    """The outer edges of the parts of a mask, along the edges of its pixels."""
     import cv2
 
-    mask = np.ascontiguousarray(fill(outline.counts, height, width))
+    # Each pixel is four, of which one lies at each of its corners: the outermost say where the
+    # edge is, also of a part that is one pixel wide.
+    mask = fill(outline.counts, height, width).repeat(2, axis=0).repeat(2, axis=1)
     contours, _ = cv2.findContours(mask, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
-    return [contour.reshape(-1, 2).astype(np.float64) + 0.5 for contour in contours]
+    return [_corners((contour.reshape(-1, 2) + 1) // 2) for contour in contours]
+
+
+def _corners(points: NDArray[Any]) -> NDArray[np.float64]:
+    """A closed line without the points on its way straight on."""
+    points = points[(points != np.roll(points, 1, axis=0)).any(axis=1)]
+    before, after = points - np.roll(points, 1, axis=0), np.roll(points, -1, axis=0) - points
+    turns = before[:, 0] * after[:, 1] != before[:, 1] * after[:, 0]
+    back = (before * after).sum(axis=1) < 0
+    return points[turns | back].astype(np.float64)

@@ -157,6 +157,16 @@ def plan_export(
     return _plan(job, make_writer(as_, job), as_)
 
 
+def describe_kept(out: str | Path) -> str:
+    """What an export that is stopped now leaves, and how to go on."""
+    out = Path(os.path.abspath(out))
+    if (out / ABOUT_NAME).exists():
+        return f"{out} is whole."
+    if not Workspace.of(out).is_begun():
+        return "Nothing was begun and nothing is left behind: run the same command again."
+    return f"There is no {out} yet; what was finished is kept: run the same command to go on."
+
+
 def _check_counts(**counts: int | None) -> None:
     for name, value in counts.items():
         if value is not None and value < 1:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 import packer
 from packer.errors import BuildError, BuildMismatchError, TargetBusyError, TargetExistsError
 from packer.stores.export import parts
-from packer.stores.export.run import ABOUT_NAME
+from packer.stores.export.run import ABOUT_NAME, describe_kept
 from packer.workspace.folder import Workspace
 from packer.workspace.lock import TargetLock
 
@@ -146,16 +145,18 @@ def test_what_appears_meanwhile_is_not_replaced(store, tmp_path):
     assert packer.export(store, out, as_="folder").sample_count == 12
 
 
-def test_an_interrupted_command_ends_at_once_and_goes_on(store, tmp_path, packer_command):
-    """SIGINT while it writes: the status says so, nothing is at the target."""
+def test_a_stopped_export_says_what_it_leaves(store, tmp_path):
+    """Before it has begun, on its way, and when it is whole."""
     out = tmp_path / "out"
-    command = [*packer_command, "export", str(store), str(out), "--as", "folder"]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    try:
-        os.kill(process.pid, signal.SIGINT)
-        process.wait(60)
-    finally:
-        process.kill()
-        process.wait()
-    packer.export(store, tmp_path / "again", as_="folder")
-    assert len(files_of(tmp_path / "again")) == 13
+    assert describe_kept(out).startswith("Nothing was begun")
+
+    def stop(count: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        packer.export(store, out, as_="folder", on_progress=stop)
+    assert describe_kept(out) == (
+        f"There is no {out} yet; what was finished is kept: run the same command to go on."
+    )
+    packer.export(store, out, as_="folder")
+    assert describe_kept(out) == f"{out} is whole."

@@ -30,6 +30,9 @@ OPTIONS: dict[FormatName, dict[str, Any]] = {
 }
 """How each is read again, besides the classes."""
 
+TOO_LARGE = "photos-large"
+"""Photos that say no more than those of flat-photos, and take ten times as long."""
+
 WITHIN_PX = 1e-4
 
 SAMPLES_MAX = 40
@@ -95,7 +98,8 @@ def named(real: RealSet) -> str:
     return real.name
 
 
-@pytest.mark.parametrize("real", READ, ids=named)
+@pytest.mark.slow
+@pytest.mark.parametrize("real", [r for r in READ if r.folder != TOO_LARGE], ids=named)
 def test_a_real_set_comes_back_from_every_layout(real, tmp_path):
     """The files' bytes, and what each layout carries: classes, splits, boxes, outlines, points."""
     store = tmp_path / "store.lmdb"

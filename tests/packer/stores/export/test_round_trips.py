@@ -26,6 +26,7 @@ from tests.packer.stores.export.making import (
     make_turned,
     samples,
 )
+from tests.vision import need_torchvision
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -216,3 +217,77 @@ def test_a_file_that_says_how_to_turn_it_comes_out_as_it_is(tmp_path):
     built = make_store(tmp_path / "files", tmp_path / "again.lmdb")
     assert differing(samples(store), samples(built)) == set()
     assert samples(built)[0]["image"].shape == (24, 16, 3)
+
+
+@pytest.mark.parametrize("image", ["jpeg", "webp", "png", "smart", "proportion"])
+def test_what_a_store_holds_as_a_file_comes_out_as_it_is(image, tmp_path):
+    """Byte for byte and named for what it is; of a mixture, pixels are PNG."""
+    for name in ("cat/1.jpg", "cat/2.png", "dog/3.bmp", "dog/4.jpg"):
+        draw(tmp_path / "raw" / name)
+    shares = {"smart": {"raw_below": 1}, "proportion": {"raw_share": 0.5}}.get(image, {})
+    recipe = packer.Recipe(image=image, size=12, fit="short", **shares)
+    packer.build(tmp_path / "raw", tmp_path / "a.lmdb", recipe, worker_count=1)
+    built = again(tmp_path / "a.lmdb", tmp_path, "folder")
+    for a, b in zip(samples(tmp_path / "a.lmdb"), samples(built), strict=True):
+        assert np.array_equal(a["image"], b["image"])
+        assert Path(a["key"]).stem == Path(b["key"]).stem
+        if a["file"][:4] in (b"RIFF", b"\x89PNG", b"\xff\xd8\xff\xe0"):
+            assert a["file"] == b["file"]
+        ends = {b"\xff\xd8": ".jpg", b"\x89P": ".png", b"RI": ".webp"}
+        assert Path(b["key"]).suffix == ends[b["file"][:2]]
+
+
+@pytest.mark.parametrize(
+    ("mode", "dtype"), [("L", "uint8"), ("LA", "uint8"), ("RGBA", "uint8"), ("I;16", "uint16")]
+)
+def test_pixels_of_any_kind_come_back(mode, dtype, tmp_path):
+    """Gray, with alpha, of 16 bits: PNG holds each."""
+    values = np.random.default_rng(0).integers(0, 256, (6, 7, len(mode.split(";")[0])), np.uint8)
+    pixels = values[..., 0].astype(dtype) * (257 if dtype == "uint16" else 1)
+    raw = tmp_path / "raw" / "a.png"
+    raw.parent.mkdir()
+    Image.fromarray(pixels if mode in ("L", "I;16") else values).save(raw)
+    store = make_store(tmp_path / "raw", tmp_path / "a.lmdb", "raw", format="flat")
+    built = again(store, tmp_path, "folder", "raw", format="flat")
+    (before,), (after,) = samples(store), samples(built)
+    assert before["image"].dtype == dtype
+    assert differing([before], [after]) == set()
+
+
+def test_torchvision_reads_class_folders_and_voc(detection, tmp_path):
+    """Its ImageFolder numbers the classes as the store does; its VOCDetection finds every XML."""
+    need_torchvision()
+    from torchvision import datasets
+
+    for name in ("cat/1.jpg", "dog/2.png", "dog/3.png"):
+        draw(tmp_path / "raw" / name)
+    store = make_store(tmp_path / "raw", tmp_path / "a.lmdb")
+    packer.export(store, tmp_path / "files", as_="folder")
+    found = datasets.ImageFolder(tmp_path / "files")
+    assert found.classes == list(read_manifest(store).classes)
+    assert [label for _, label in found.samples] == [0, 1, 1]
+    voc = tmp_path / "voc" / "VOCdevkit" / "VOC2012"
+    voc.parent.mkdir(parents=True)
+    packer.export(detection, voc, as_="voc", splits=["train2017"])
+    (voc / "ImageSets/Main/train2017.txt").rename(voc / "ImageSets/Main/train.txt")
+    for picture in (voc / "JPEGImages").glob("*.png"):  # It takes all pictures for .jpg.
+        picture.rename(picture.with_suffix(".jpg"))
+    read = datasets.VOCDetection(tmp_path / "voc", year="2012", image_set="train")
+    boxes = [thing["bndbox"] for _, said in read for thing in said["annotation"].get("object", [])]
+    assert len(read) == 3
+    assert len(boxes) == 4
+
+
+def test_masks_of_classes_come_back_from_voc(tmp_path):
+    """As a PNG with VOC's palette, and the names of its values."""
+    for number in range(2):
+        draw(tmp_path / "raw/images" / f"{number}.png")
+        ids = (np.arange(384).reshape(16, 24) // 100 + number).astype(np.uint8)
+        (tmp_path / "raw/masks").mkdir(exist_ok=True)
+        Image.fromarray(ids).save(tmp_path / "raw/masks" / f"{number}.png")
+    (tmp_path / "raw/classes.txt").write_text("sky\nroad\ncar\ntree\ngrass\n")
+    store = make_store(tmp_path / "raw", tmp_path / "a.lmdb")
+    built = again(store, tmp_path, "voc", task="segment")
+    for a, b in zip(samples(store), samples(built), strict=True):
+        assert np.array_equal(a["mask"], b["mask"])
+    assert read_manifest(built).schema["mask"].names == ("sky", "road", "car", "tree", "grass")
