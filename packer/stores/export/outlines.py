@@ -68,4 +68,5 @@ def _corners(points: NDArray[Any]) -> NDArray[np.float64]:
     before, after = points - np.roll(points, 1, axis=0), np.roll(points, -1, axis=0) - points
     turns = before[:, 0] * after[:, 1] != before[:, 1] * after[:, 0]
     back = (before * after).sum(axis=1) < 0
-    return points[turns | back].astype(np.float64)
+    corners: NDArray[np.float64] = points[turns | back].astype(np.float64)
+    return corners

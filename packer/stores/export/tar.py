@@ -1,7 +1,7 @@
 """Tar archives as WebDataset reads them: `train-000000.tar` with `1.jpg`, `1.cls`, `1.json`.
 
 `cls` is the number of the class, `txt` a store's text, and `json` all else that is known of a
-sample. A store of such archives comes out as they were.
+sample. A store of such archives gives the same members again, in folders called like the archives.
 """
 
 from __future__ import annotations

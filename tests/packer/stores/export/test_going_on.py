@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,8 @@ from packer.stores.export import parts
 from packer.stores.export.run import ABOUT_NAME, describe_kept
 from packer.workspace.folder import Workspace
 from packer.workspace.lock import TargetLock
+from readers.store.errors import ChecksumError
+from readers.store.reader import open_store
 
 _DIES = """
 import os, sys
@@ -143,6 +146,18 @@ def test_what_appears_meanwhile_is_not_replaced(store, tmp_path):
     assert [p.name for p in out.iterdir()] == ["x"]
     os.rename(out, tmp_path / "aside")
     assert packer.export(store, out, as_="folder").sample_count == 12
+
+
+def test_damage_is_not_handed_on(store, tmp_path):
+    """A sample whose bytes changed is named, and there is no export with it."""
+    copy = shutil.copytree(store, tmp_path / "copy")
+    offset = int(open_store(copy).shard(0).offsets[1])
+    with open(copy / "shard-00000.lmdb", "r+b") as stream:
+        stream.seek(offset + 500)
+        stream.write(b"\xff\x00\xff")
+    with pytest.raises(ChecksumError, match="sample 1 of the shard: checksum"):
+        packer.export(copy, tmp_path / "out", as_="folder")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_stopped_export_says_what_it_leaves(store, tmp_path):

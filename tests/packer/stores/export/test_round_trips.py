@@ -16,6 +16,7 @@ from PIL import Image
 import packer
 from readers.store.manifest import read_manifest
 from tests.cases.real_data import shards_made_here
+from tests.packer.source_trees import write_archive
 from tests.packer.stores.export.making import (
     CLASSES,
     differing,
@@ -137,15 +138,26 @@ def test_tar_carries_all_but_masks_in_its_json(detection, tmp_path):
 
 
 def test_a_store_of_tar_archives_comes_out_as_they_were(tmp_path):
-    """Pictures, classes, JSON and texts: what is built of it again is the same but for keys."""
-    from tests.packer.source_trees import make_tar
-
-    make_tar(tmp_path / "raw")
-    store = tmp_path / "a.lmdb"
-    recipe = packer.Recipe(image="original")
-    packer.build(tmp_path / "raw", store, recipe, worker_count=1, rejects_max=2)
-    built = again(store, tmp_path, "tar", classes=read_manifest(store).classes)
-    assert differing(samples(store), samples(built)) <= {"key"}
+    """The same members with the same bytes: pictures, numbers of classes, JSON and texts."""
+    members: dict[str, dict[str, bytes]] = {"train-000000.tar": {}, "val-000000.tar": {}}
+    for name, content in members.items():
+        for number in range(3):
+            draw(tmp_path / f"{number}.png")
+            content[f"a/{number}.png"] = (tmp_path / f"{number}.png").read_bytes()
+            content[f"a/{number}.cls"] = b"%d" % number
+            content[f"a/{number}.json"] = b'{"id":%d,"tags":["x",{"y":1.5}]}' % number
+            content[f"a/{number}.txt"] = f"größe {name}".encode()
+        (tmp_path / "raw").mkdir(exist_ok=True)
+        write_archive(tmp_path / "raw" / name, content)
+    store = make_store(tmp_path / "raw", tmp_path / "a.lmdb")
+    packer.export(store, tmp_path / "files", as_="tar")
+    for name, content in members.items():
+        with tarfile.open(tmp_path / "files" / name) as archive:
+            found = {m.name: archive.extractfile(m).read() for m in archive}  # type: ignore[union-attr]
+        prefix = name.removesuffix(".tar")
+        assert found == {f"{prefix}/{path}": data for path, data in content.items()}
+    built = make_store(tmp_path / "files", tmp_path / "again.lmdb")
+    assert differing(samples(store), samples(built)) == {"key"}
 
 
 @pytest.mark.parametrize("as_", ["coco", "yolo"])
