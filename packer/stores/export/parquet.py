@@ -3,6 +3,7 @@
     image      struct of bytes and path; the path is the key
     label      number of the class, whose names stand in the file's own description
     objects    struct of lists: bbox (x, y, width, height), category, area, iscrowd, ...
+    mask       of classes: a PNG of gray, whose values are the classes
     ...        the other fields, a column each
 
 `datasets.load_dataset("parquet", data_dir=...)` reads them with their features.
@@ -22,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packer.files.arrow import load_pyarrow
+from packer.pictures.forms import encoded
 from packer.stores.export.files import ExportFiles
 from packer.stores.export.job import Job
 from packer.stores.export.parts import Part, PartReport
@@ -89,13 +91,14 @@ class FormatWriter:
             return False
         if field.name in self._job.object_names:
             return False
+        if field.kind == "mask":
+            return field.dtype == "uint8"
         is_list = field.kind in ("label", "array") and len(field.shape) == 1
         return field.is_scalar or is_list or field.kind in ("text", "json", "bytes")
 
     def _make_columns(self) -> Iterable[_Column]:
         arrow = self._arrow
-        picture = arrow.struct([("bytes", arrow.binary()), ("path", arrow.string())])
-        yield _Column("image", picture, {"_type": "Image"})
+        yield _Column("image", self._picture_type(), {"_type": "Image"})
         if self._objects:
             for side in ("width", "height"):
                 yield _Column(side, arrow.int64(), _value("int64"))
@@ -107,6 +110,9 @@ class FormatWriter:
             yield _Column("objects", arrow.struct(types), features)
         for field in self._others:
             yield self._column(field)
+
+    def _picture_type(self) -> Any:
+        return self._arrow.struct([("bytes", self._arrow.binary()), ("path", self._arrow.string())])
 
     def _object_column(self, name: str) -> _Column:
         arrow = self._arrow
@@ -124,6 +130,8 @@ class FormatWriter:
         arrow = self._arrow
         if field.kind in ("text", "json"):
             return _Column(field.name, arrow.string(), _value("string"))
+        if field.kind == "mask":
+            return _Column(field.name, self._picture_type(), {"_type": "Image"})
         if field.kind == "bytes":
             return _Column(field.name, arrow.binary(), _value("binary"))
         dtype = field.dtype or ""
@@ -181,6 +189,8 @@ class FormatWriter:
                 value = msgspec.json.encode(value).decode()
             elif field.kind == "text":
                 value = value.encode("utf-8", "replace").decode()
+            elif field.kind == "mask":
+                value = {"bytes": encoded(value[..., None], "png", None, "unchanged")}
             row[field.name] = value.tolist() if isinstance(value, np.ndarray) else value
         return row
 

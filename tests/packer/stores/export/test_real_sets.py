@@ -35,7 +35,7 @@ TOO_LARGE = "photos-large"
 
 WITHIN_PX = 1e-4
 
-SAMPLES_MAX = 40
+SAMPLES_MAX = 15
 """Of a set: what is left of MNIST says no less than all of it."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import tarfile
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 import yaml
 from PIL import Image
@@ -113,8 +115,6 @@ def test_parquet_carries_boxes_areas_and_crowds(detection, tmp_path):
     built = again(detection, tmp_path, "parquet")
     lost = {"key", "masks", "attributes"}
     assert differing(samples(detection), samples(built)) == lost
-    import pyarrow.parquet
-
     table = pyarrow.parquet.read_table(tmp_path / "files/data/train2017-00000-of-00001.parquet")
     rows = table.to_pylist()
     assert [row["image"]["path"] for row in rows] == [
@@ -290,8 +290,8 @@ def test_torchvision_reads_class_folders_and_voc(detection, tmp_path):
     assert len(boxes) == 4
 
 
-def test_masks_of_classes_come_back_from_voc(tmp_path):
-    """As a PNG with VOC's palette, and the names of its values."""
+def test_masks_of_classes_come_back(tmp_path):
+    """From VOC as a PNG with its palette, and the names of its values; in Parquet as an image."""
     for number in range(2):
         draw(tmp_path / "raw/images" / f"{number}.png")
         ids = (np.arange(384).reshape(16, 24) // 100 + number).astype(np.uint8)
@@ -303,3 +303,8 @@ def test_masks_of_classes_come_back_from_voc(tmp_path):
     for a, b in zip(samples(store), samples(built), strict=True):
         assert np.array_equal(a["mask"], b["mask"])
     assert read_manifest(built).schema["mask"].names == ("sky", "road", "car", "tree", "grass")
+    packer.export(store, tmp_path / "tables", as_="parquet")
+    (table,) = (tmp_path / "tables/data").iterdir()
+    for a, row in zip(samples(store), pyarrow.parquet.read_table(table).to_pylist(), strict=True):
+        with Image.open(io.BytesIO(row["mask"]["bytes"])) as image:
+            assert np.array_equal(np.asarray(image), a["mask"])
