@@ -1,4 +1,7 @@
-"""Every real data set goes through every layout that can hold it and comes back the same."""
+"""Every real data set goes through the layouts that can hold it and comes back the same.
+
+Archives and tables take what comes, whatever it is: each set goes through one of the two, in turn.
+"""
 
 from __future__ import annotations
 
@@ -94,13 +97,16 @@ def in_tables(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda sample: str(sample.get("split", "")))
 
 
+SETS = [real for real in READ if real.folder != TOO_LARGE]
+
+
 def named(real: RealSet) -> str:
     return real.name
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("real", [r for r in READ if r.folder != TOO_LARGE], ids=named)
-def test_a_real_set_comes_back_from_every_layout(real, tmp_path):
+@pytest.mark.parametrize("real", SETS, ids=named)
+def test_a_real_set_comes_back_from_its_layouts(real, tmp_path):
     """The files' bytes, and what each layout carries: classes, splits, boxes, outlines, points."""
     store = tmp_path / "store.lmdb"
     packer.build(
@@ -113,8 +119,9 @@ def test_a_real_set_comes_back_from_every_layout(real, tmp_path):
     )
     before = samples(store, with_pixels=False)
     done = []
+    not_now: FormatName = ("tar", "parquet")[SETS.index(real) % 2]
     for as_ in EXPORT_FORMATS:
-        if not holds(as_, store):
+        if as_ == not_now or not holds(as_, store):
             continue
         after = built_again(store, as_, tmp_path)
         done.append(as_)
@@ -127,7 +134,7 @@ def test_a_real_set_comes_back_from_every_layout(real, tmp_path):
         for a, b in zip(first, second, strict=True):
             assert a["file"] == b["file"], (as_, a["key"])
             check_carried(as_, a, b)
-    assert {"folder", "tar", "parquet"} <= set(done)
+    assert {"folder", "tar", "parquet"} - {not_now} <= set(done)
 
 
 def check_carried(as_: FormatName, a: dict[str, Any], b: dict[str, Any]) -> None:
