@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from packer.sources import SourceOptions as SourceOptions
     from packer.stores.diff import DiffReport as DiffReport
     from packer.stores.diff import diff as diff
+    from packer.stores.export.report import ExportPlan as ExportPlan
+    from packer.stores.export.report import ExportReport as ExportReport
+    from packer.stores.export.run import export as export
+    from packer.stores.export.run import plan_export as plan_export
     from packer.stores.merge import merge as merge
     from packer.stores.rejects import RejectSummary as RejectSummary
     from packer.stores.rejects import rejects as rejects
@@ -67,6 +71,8 @@ _HOMES = {
     "BuildError": "packer.errors",
     "BuildReport": "packer.report",
     "DiffReport": "packer.stores.diff",
+    "ExportPlan": "packer.stores.export.report",
+    "ExportReport": "packer.stores.export.report",
     "Recipe": "packer.recipe",
     "RejectSummary": "packer.stores.rejects",
     "RepackReport": "packer.stores.repack",
@@ -77,8 +83,10 @@ _HOMES = {
     "ViewReport": "packer.view.page",
     "build": "packer.building.build",
     "diff": "packer.stores.diff",
+    "export": "packer.stores.export.run",
     "merge": "packer.stores.merge",
     "plan_build": "packer.building.planned",
+    "plan_export": "packer.stores.export.run",
     "publish_planned": "packer.cluster.publish",
     "rejects": "packer.stores.rejects",
     "stage": "packer.stores.stage",

@@ -30,6 +30,7 @@ _COMMANDS = {
     "merge": "packer.cli.stores",
     "subset": "packer.cli.stores",
     "diff": "packer.cli.stores",
+    "export": "packer.cli.export",
     "stage": "packer.cli.stage",
     "doctor": "packer.cli.doctor",
 }

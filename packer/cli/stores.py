@@ -122,7 +122,8 @@ def subset_command(
 
     A sample must fit all that is asked for. Classes and splits keep their numbers.
     """
-    from packer.stores.subset import read_key_list, subset
+    from packer.stores.selection import read_key_list
+    from packer.stores.subset import subset
 
     keys = read_key_list(key_list) if key_list is not None else None
     report = subset(

@@ -14,7 +14,7 @@ from packer.cli.options import LAYOUT_OPTIONS, with_options
 from packer.cli.params import CLASS_NAMES, PLACE
 from packer.progress import Progress
 from packer.sources import SourceOptions
-from packer.stores.subset import read_key_list
+from packer.stores.selection import read_key_list
 from packer.view.make import LIMIT, PAGE_NAME, is_store, view_raw, view_store
 from packer.view.server import ViewServer
 from packer.view.store_view import StoreView

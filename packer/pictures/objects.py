@@ -406,11 +406,11 @@ def _area(thing: RawObject, box: NDArray[np.float64], frame: _Frame) -> float:
     if thing.runs:
         return float(np.frombuffer(thing.runs, "<u4")[1::2].sum(dtype=np.uint64))
     if thing.polygons:
-        return sum(_polygon_area(frame.points(part, "<f8", 2)) for part in thing.polygons)
+        return sum(polygon_area(frame.points(part, "<f8", 2)) for part in thing.polygons)
     return float((box[2] - box[0]) * (box[3] - box[1]))
 
 
-def _polygon_area(points: NDArray[np.float64]) -> float:
+def polygon_area(points: NDArray[np.float64]) -> float:
     """Area inside a polygon that does not cross itself (the shoelace formula)."""
     x, y = points[:, 0], points[:, 1]
     return abs(float(x @ np.roll(y, -1) - y @ np.roll(x, -1))) / 2

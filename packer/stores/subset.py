@@ -13,15 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packer.counts import summed_counts
-from packer.errors import BuildError
 from packer.plan.cuts import cut_items, shard_bytes_limit
 from packer.progress import counting
 from packer.recipe import Recipe
-from packer.stores.choice import chosen_samples
-from packer.stores.keys import key_text
 from packer.stores.merge import check_apart, manifest_sha256
 from packer.stores.repack import Part, RepackReport, repack
 from packer.stores.rewrite import Rewriter
+from packer.stores.selection import check_any_left, chosen_indices
 from packer.workspace.folder import TaskReport
 from readers.machine import core_count
 from readers.store.manifest import FormatVersion, Manifest, SourceInfo
@@ -84,15 +82,10 @@ def subset(
     store = open_store(path)
     check_apart(out, [store])
     wanted = {"splits": list(splits), "classes": list(classes)}
-    listed = None if keys is None else list(keys)
-    indices = chosen_samples(store, wanted["splits"], wanted["classes"], listed)
+    indices = chosen_indices(store, wanted["splits"], wanted["classes"], keys)
     indices = indices[::every][:limit]
-    if not len(indices):
-        raise BuildError(
-            f"{store.path}: none of its {store.manifest.sample_count:,} samples fits all that is "
-            "asked for, and a store of none is of no use. Ask for less."
-        )
-    asked = _asked(wanted, listed is not None, every, limit)
+    check_any_left(store, indices, "a store")
+    asked = _asked(wanted, keys is not None, every, limit)
     facts = {
         "format": SUBSET_FORMAT,
         "store": manifest_sha256(store),
@@ -113,16 +106,6 @@ def subset(
             thread_count=workers or core_count(),
             on_progress=told,
         )
-
-
-def read_key_list(path: Path) -> list[str]:
-    """The keys of a file with one a line; empty lines are none.
-
-    Raises:
-        OSError: It cannot be read.
-    """
-    lines = path.read_bytes().splitlines()
-    return [key_text(line) for line in lines if line.strip()]
 
 
 def _cut(store: StoreReader, indices: NDArray[np.int64]) -> list[NDArray[np.int64]]:

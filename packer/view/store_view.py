@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packer.advice import gray_text, python_lines, sizes_text
-from packer.stores.choice import chosen_samples
 from packer.stores.keys import KEY_FIELD
+from packer.stores.selection import chosen_indices
 from packer.view.beside import RawPictures
 from packer.view.cards import failed_card, key_text, make_card
 from packer.view.colours import colour_of, hex_of, ink_on
@@ -39,7 +39,7 @@ class StoreView:
 
     Args:
         path: Folder of the store, or its URL.
-        splits: Samples of these splits; see `chosen_samples`.
+        splits: Samples of these splits; see `chosen_indices`.
         classes: Samples of these classes.
         keys: Samples of these keys.
         against: The raw data that it was built from, whose pictures are shown beside the stored.
@@ -70,7 +70,7 @@ class StoreView:
         if self._is_whole:
             self.indices = range(self.store.manifest.sample_count)
         else:
-            self.indices = chosen_samples(self.store, splits, classes, keys)
+            self.indices = chosen_indices(self.store, splits, classes, keys)
         self._reader = RecordReader(self.store.layout)
         self._raw = None if against is None else RawPictures(self.store, against, root)
 

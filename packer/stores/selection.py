@@ -1,14 +1,16 @@
-"""Which samples of a store are meant: those of splits, of classes, or of listed keys."""
+"""Which samples of a store are meant: by split, class and key."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.stores.keys import key_bytes, store_keys
+from packer.errors import BuildError
+from packer.stores.keys import key_bytes, key_text, store_keys
 from packer.wording import names_text
 from readers.store.errors import SchemaMismatchError, UnknownKeyError
 from readers.store.reader import StoreReader
@@ -16,23 +18,24 @@ from readers.store.record import RecordReader
 from readers.store.wording import did_you_mean
 
 
-def chosen_samples(
+def chosen_indices(
     store: StoreReader,
     splits: Sequence[str] = (),
     classes: Sequence[str] = (),
-    keys: Sequence[str] | None = None,
+    keys: Iterable[str] | None = None,
 ) -> NDArray[np.int64]:
-    """Positions of the samples that fit all that is asked for, in rising order.
+    """Positions of the samples that fit all that is asked for, in their order.
 
     Args:
         store: The store.
-        splits: Those of these splits. Empty takes any.
-        classes: Those of these classes, or with an object of one of them. Empty takes any.
-        keys: Those of these keys. None takes any.
+        splits: Samples of these splits. Empty takes any.
+        classes: Samples of these classes, or with an object of one of them. Empty takes any.
+        keys: Samples of these keys. None takes any.
 
     Raises:
         SchemaMismatchError: The store has no such split or class.
         UnknownKeyError: No sample has one of the keys.
+        StoreError: The store cannot be read.
     """
     indices = np.arange(store.manifest.sample_count)
     if splits:
@@ -40,8 +43,33 @@ def chosen_samples(
     if classes:
         indices = indices[_has_class(store, classes, indices)]
     if keys is not None:
-        indices = np.intersect1d(indices, _positions_of(store, keys))
+        indices = np.intersect1d(indices, _positions_of(store, list(keys)))
     return indices
+
+
+def check_any_left(store: StoreReader, indices: NDArray[np.int64], what: str) -> None:
+    """See that a choice has samples. Raises BuildError.
+
+    Args:
+        store: The store.
+        indices: The choice.
+        what: What is to be made of it: "a store".
+    """
+    if not len(indices):
+        raise BuildError(
+            f"{store.path}: none of its {store.manifest.sample_count:,} samples fits all that is "
+            f"asked for, and {what} of none is of no use. Ask for less."
+        )
+
+
+def read_key_list(path: Path) -> list[str]:
+    """The keys of a file with one a line; empty lines are none.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    lines = path.read_bytes().splitlines()
+    return [key_text(line) for line in lines if line.strip()]
 
 
 def _column(store: StoreReader, name: str) -> NDArray[Any]:
