@@ -1,4 +1,4 @@
-"""Bare pixels in files of arrays: IDX and CIFAR."""
+"""Bare pixels in files of arrays: IDX, CIFAR, and those that lie in a file as they are."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from packer.files.bare_pixels import PixelShape
 from packer.files.cifar import (
     BINARY,
     PICKLE_BYTES_MAX,
@@ -103,3 +104,28 @@ class CifarContainer:
         """Close the file and let go of its pixels."""
         self._file.close()
         self._rows = None
+
+
+class PixelsContainer:
+    """Bare pixels from `member.position` on, of the size and order that `member.name` says.
+
+    Args:
+        path: The file.
+
+    Raises:
+        RawFileError: It cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = open_file(path)
+
+    def read(self, item: RawItem) -> NDArray[np.uint8]:
+        """Pixels (height, width, channel)."""
+        check_unchanged(self._file, item)
+        assert item.member is not None
+        shape = PixelShape.from_text(item.member.name)
+        return shape.pixels(read_at(self._file, item.member.position, shape.byte_count))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

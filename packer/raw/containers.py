@@ -14,7 +14,7 @@ from packer.files.gzip_stream import is_compressed
 from packer.files.sizes import picture_bytes_max, size_problem
 from packer.items.raw_item import Member, RawItem
 from packer.raw.archives import GzipContainer, range_container, zip_container
-from packer.raw.arrays import CifarContainer, IdxContainer
+from packer.raw.arrays import CifarContainer, IdxContainer, PixelsContainer
 from packer.raw.container import Container
 from packer.raw.spool import SpoolContainer
 from packer.raw.tables import arrow_container, parquet_container
@@ -30,6 +30,7 @@ CONTAINERS: dict[str, Callable[[Path], Container]] = {
     "parquet": parquet_container,
     "idx": IdxContainer,
     "cifar": CifarContainer,
+    "pixels": PixelsContainer,
     "spool": SpoolContainer,
 }
 """How each kind of file is opened, by the name that `Member.container` has."""

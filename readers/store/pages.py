@@ -41,7 +41,7 @@ _PAGE_NUMBER = struct.Struct("<Q")
 _PAGE_FLAGS_LOWER = struct.Struct("<HH")
 
 _BRANCH, _LEAF, _OVERFLOW = 0x01, 0x02, 0x04
-_BIGDATA, _SUBDATA = 0x01, 0x02
+_BIGDATA, _SUBDATA, _DUPDATA = 0x01, 0x02, 0x04
 _NO_PAGE = 2**64 - 1
 _DEPTH_MAX = 32
 _PAGE_SIZES = frozenset(2**n for n in range(9, 17))
@@ -108,6 +108,21 @@ class PageFile:
             if key == name and flags & _SUBDATA:
                 return self._database(self._data[start : start + size])
         raise CodecError(f"no database {name.decode()!r}")
+
+    def foreign_entries(
+        self, database: Database
+    ) -> Iterator[tuple[bytes, int, int, Database | None]]:
+        """The same as `entries`, of a file that others wrote: with the database that an entry is.
+
+        Raises:
+            CodecError: The pages contradict each other, or a key has several values.
+        """
+        for key, flags, start, size in self._leaves(database):
+            if flags & _DUPDATA:
+                raise CodecError(f"several values of one key, {key!r:.80} (dupsort)")
+            is_database = bool(flags & _SUBDATA)
+            held = self._database(self._data[start : start + size]) if is_database else None
+            yield key, start, size, held
 
     def entries(self, database: Database) -> Iterator[tuple[bytes, int, int]]:
         """(key, offset of the value in the file, its bytes) of each entry, in key order."""

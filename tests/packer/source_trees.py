@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.packer.foreign_stores import drawn, write_beton, write_lmdb, write_mds
 from tests.packer.raw_files import write_texts
 
 BOX = "0 0.5 0.5 0.2 0.2\n"
@@ -427,6 +428,35 @@ def make_hf_columns(raw: Path) -> None:
     pq.write_table(table, raw / "data" / "test-00000-of-00001.parquet")
 
 
+def make_lmdb(raw: Path) -> None:
+    entries = {b"image-%d" % n: png(str(n)) for n in range(2)}
+    entries |= {b"label-%d" % n: b"%d" % n for n in range(3)}
+    write_lmdb(raw / "train", {**entries, b"length": b"2"})
+    write_lmdb(raw / "val.lmdb", entries, subdir=False)
+    (raw / "test.lmdb").write_bytes(bytes(100))
+
+
+def make_lmdb_named(raw: Path) -> None:
+    write_lmdb(raw / "old", {f"{c}/{n}.png".encode(): png(f"{c}{n}") for c in "ab" for n in "01"})
+    (raw / "old" / "meta_info.txt").write_text("a/0.png (8,8,3) 1\na/9.png (8,8,3) 1\n")
+
+
+def make_ffcv(raw: Path) -> None:
+    raw.mkdir()
+    samples = [(pixels, n) for n, pixels in enumerate(drawn(2))]
+    for name in ("train", "val"):
+        write_beton(raw / f"{name}.beton", {"image": "image", "label": "int"}, samples, {1})
+    (raw / "test.beton").write_bytes(bytes(100))
+
+
+def make_mds(raw: Path) -> None:
+    samples = [{"image": pixels, "label": n} for n, pixels in enumerate(drawn(2))]
+    for name in ("train", "val"):
+        write_mds(raw / name, {"image": "png", "label": "int"}, [samples, samples])
+    (raw / "train" / "shard.00001.mds").write_bytes(bytes(100))
+    (raw / "train" / "shard.00002.mds.zstd").write_bytes(bytes(100))
+
+
 MAKERS: dict[str, tuple[str, Callable[[Path], None]]] = {
     maker.__name__.removeprefix("make_"): (format_name, maker)
     for format_name, makers in {
@@ -457,6 +487,9 @@ MAKERS: dict[str, tuple[str, Callable[[Path], None]]] = {
         "zip": [make_zip, make_zip_folders],
         "idx": [make_idx],
         "cifar": [make_cifar],
+        "lmdb": [make_lmdb, make_lmdb_named],
+        "ffcv": [make_ffcv],
+        "mds": [make_mds],
         "hf": [make_hf, make_hf_damaged, make_hf_columns],
     }.items()
     for maker in makers

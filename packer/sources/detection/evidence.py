@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from packer.errors import SourceError
+from packer.files.lmdb_file import is_lmdb_file
 from packer.sources.detection import files, folders, lists, text_files
 from packer.sources.detection.found import DECLARED, STRUCTURAL, TABULAR, UNREAD, Evidence
 from packer.sources.detection.look import Look, look_at_file
@@ -107,5 +108,7 @@ def _of_file(raw: Path) -> Iterator[Evidence]:
         yield Evidence(format=kind, score=DECLARED, seen=seen)
     for found in files.archives(look):
         yield replace(found, seen=seen)
+    if is_lmdb_file(raw):  # Whatever it is called: with subdir=False any name is as good.
+        yield Evidence(format="lmdb", score=STRUCTURAL, seen=seen)
     if extension in LAYOUTS["txt-list"].endings and txt_list.is_list(raw):
         yield Evidence(format="txt-list", score=TABULAR, seen=seen)

@@ -99,6 +99,8 @@ def _json_format(outline: JsonOutline) -> str | None:
         return "datumaro"
     elif {"image", "annotations"} <= keys and "segmentation" in inner:
         return "segment-anything"
+    elif {"chunks", "config"} <= keys:
+        return "litdata"
     elif "assets" in keys or {"asset", "regions"} <= keys:
         return "vott"
     elif {"objects", "size"} <= keys and "classTitle" in inner:

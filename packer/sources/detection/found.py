@@ -73,6 +73,10 @@ UNREAD: dict[str, tuple[str, str]] = {
         "a Label Studio export in its own form",
         "Export the project as COCO or YOLO, with images (turned boxes as YOLO OBB)",
     ),
+    "litdata": (
+        "LitData chunks",
+        "Build from Python, with its own reader: packer.build(StreamingDataset(folder), out)",
+    ),
     "mot": (
         "MOT Challenge sequences (frames in img1/, boxes by the number of the frame in gt/gt.txt)",
         "Convert them to COCO, or write the boxes as CSV: path,label,xmin,ymin,xmax,ymax",

@@ -121,12 +121,12 @@ def columns_of(schema: Any, info: Any) -> Columns | None:
     )
     taken: set[str] = set()
     texts = tuple(
-        (name, _field_name(name, taken))
+        (name, field_name(name, taken))
         for name, arrow_type in arrow_types.items()
         if _is_text(arrow_type) and name not in (image, label)
     )
     numbers = tuple(
-        (name, _field_name(name, taken), names)
+        (name, field_name(name, taken), names)
         for name, names in class_labels.items()
         if name != label
     )
@@ -234,15 +234,21 @@ def _label_names(feature: Any) -> tuple[str, ...] | None:
     return tuple(names) if len(set(names)) == len(names) else None
 
 
-def _field_name(column: str, taken: set[str]) -> str:
-    """A name that a field may have: lower case, and none that is taken."""
+def field_name(column: str, taken: set[str], suffix: str = "text") -> str:
+    """A name that a field may have: lower case, and none that is taken.
+
+    Args:
+        column: As the data calls it.
+        taken: Names that other columns have; this one is added.
+        suffix: What tells it from a field of ours that is called so.
+    """
     plain = re.sub(r"[^a-z0-9]+", "_", column.lower()).strip("_")[:50]
     if not plain or not plain[0].isalpha():
         plain = f"column_{plain}".rstrip("_")
     if plain.encode() in _RESERVED and plain != column:
         plain = f"{plain}_column"
     elif plain.encode() in _RESERVED and plain != "image_id":
-        plain = f"{plain}_text"
+        plain = f"{plain}_{suffix}"
     field, number = plain, 2
     while field in taken:
         field, number = f"{plain}_{number}", number + 1

@@ -13,6 +13,7 @@ from PIL import Image
 from packer.raw.containers import CONTAINERS
 from packer.raw.spool import spooled_item, write_spooled
 from tests.packer.conftest import picture
+from tests.packer.foreign_stores import drawn, write_beton
 from tests.packer.raw.container_conformance import ContainerConformance, Content, Made
 from tests.packer.sources.test_cifar import drawn as cifar_pictures
 from tests.packer.sources.test_cifar import dump, rows_of
@@ -68,6 +69,16 @@ class TestTgzOfManyMembers(ContainerConformance):
             b"".join(gzip.compress(data[n : n + 999]) for n in range(0, len(data), 999))
         )
         return path, list(files.values())
+
+
+class TestPixels(ContainerConformance):
+    kind = "pixels"
+
+    def write(self, folder: Path) -> tuple[Path, list[Content]]:
+        pixels = drawn(COUNT)
+        samples = [(image, n) for n, image in enumerate(pixels)]
+        path = write_beton(folder / "a.beton", {"image": "image", "label": "int"}, samples)
+        return path, list(pixels)
 
 
 class TestZip(ContainerConformance):

@@ -152,6 +152,7 @@ NOT_READ = {
     "CrowdHuman": (["1.png"], {"a.odgt": '{"ID": "1", "gtboxes": []}'}, "crowdhuman"),
     "MOT": (["s/img1/1.png"], {"s/gt/gt.txt": "1,1,1,1,2,2,1,1,1\n"}, "mot"),
     "SageMaker": (["1.png"], {"a.manifest": '{"source-ref": "s3://a/1.png"}'}, "sagemaker"),
+    "LitData": (["chunk-0-0.bin"], {"index.json": '{"chunks": [], "config": {}}'}, "litdata"),
     "VoTT": (["1.png"], {"a.json": json.dumps({"assets": {}})}, "vott"),
     "parts of samples": (["A/1.png", "A/2.png", "B/1.png", "B/2.png"], {}, "sample-parts"),
     "splits in names": (["trainA/h1.png", "trainB/z1.png", "testA/h2.png"], {}, "split-names"),

@@ -95,6 +95,9 @@ RAW = {
     "zip": (["a.zip"], {}, "zip"),
     "IDX": (["train-images-idx3-ubyte.gz"], {}, "idx"),
     "CIFAR": (["cifar/data_batch_1", "cifar/batches.meta"], {}, "cifar"),
+    "LMDB": (["old/data.mdb", "old/lock.mdb"], {"old/meta_info.txt": "1.png (6,8,3) 1\n"}, "lmdb"),
+    "FFCV": (["train.beton"], {}, "ffcv"),
+    "MDS": (["train/shard.00000.mds"], {"train/index.json": '{"shards": [], "version": 2}'}, "mds"),
     "WIDER": (["WIDER_train/images/0--a/1.png", "split/wider_face_train_bbx_gt.txt"], {}, "wider"),
     "a text list": (["1.png"], {"train.txt": "1.png 0\n"}, "txt-list"),
     "COCO sorted by key": (

@@ -124,6 +124,9 @@ ARCHIVE_ENDINGS = {
     "hf": (".arrow", ".parquet"),
     "idx": ("ubyte", "ubyte.gz"),
     "cifar": (),
+    "lmdb": ("data.mdb", ".lmdb"),
+    "ffcv": (".beton",),
+    "mds": (".mds",),
 }
 
 

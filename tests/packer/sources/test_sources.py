@@ -76,6 +76,20 @@ class TestCifar(SourceConformance):
     reads = ("batches.meta.txt",)
 
 
+class TestLmdb(SourceConformance):
+    format = "lmdb"
+    reads = ("*meta_info.txt",)
+
+
+class TestFfcv(SourceConformance):
+    format = "ffcv"
+
+
+class TestMds(SourceConformance):
+    format = "mds"
+    reads = ("*index.json",)
+
+
 class TestCityscapes(SourceConformance):
     format = "cityscapes"
 
