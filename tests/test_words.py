@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 MODULES = sorted(path for name in ("packer", "readers") for path in (ROOT / name).rglob("*.py"))
 
-# Options of other programs that are named here: containers, schedulers, Label Studio, exiftran.
+# Options of other programs that are named here: containers, schedulers, Dask, Label Studio, ...
 OTHERS = {
     "--cpus", "--cpus-per-task", "--gpus", "--gres", "--inplace", "--ipc", "--mem", "--memory",
     "--orientation", "--save-media", "--shm-size", "--ulimit",
@@ -27,6 +27,9 @@ OTHERS = {
     "--dereference", "--hard-dereference", "--symlinks", "--strict", "--case", "--sort",
     "--bind-to", "--cpu-bind", "--gpu-bind", "--cpunodebind", "--membind",
     "--query-gpu", "--format",
+    "--nodes", "--ntasks-per-node", "--gpus-per-task", "--signal", "--tmp", "--for", "--timeout",
+    "--standalone", "--nproc-per-node", "--lifetime", "--lifetime-stagger",
+    "--every", "--cache-dir",  # Of examples/cluster/train.py.
 }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from distributed import Client, Future, KilledWorker, LocalCluster
 from distributed import TimeoutError as DaskTimeoutError
 from distributed.deploy.cluster import Cluster
 
-from packer.engines.dask_task import end_build
+from packer.engines.dask_task import end_build, make_shard
 from packer.engines.dask_workers import LOOK_S, DaskWorkers
 from packer.engines.deaths import Death, Deaths
 from packer.engines.engine import OnNotice, OnProgress
@@ -35,9 +35,9 @@ _CONNECT_S = 30.0
 _TOLD_PER_S = 50.0
 """Workers together say no more often than this how far they are: the scheduler passes it on."""
 
-_TASK = "__import__('packer.engines.dask_task', fromlist=['x']).make_shard(*arguments)"
-"""The task of Dask, as text: so a worker that cannot import packer says so as it carries it out. Of
-a function it could not even read the message, and would end, and begin again under its nanny."""
+_TASK = f"__import__({make_shard.__module__!r}, fromlist=['x']).{make_shard.__name__}(*arguments)"
+"""The task of Dask, as text: a worker that cannot import packer, or what it needs, says so then.
+Of a function it could not even read the message, and would end, and begin again under its nanny."""
 
 _STRAYS_MAX = 3
 """How often a shard may go to workers that cannot run packer, once one of those was seen."""
