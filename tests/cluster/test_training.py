@@ -65,7 +65,7 @@ def test_a_training_that_is_requeued_in_mid_epoch_sees_each_sample_once(
     """Stopped as at its time limit, then requeued without notice: what the model has seen is all.
 
     After the first, the job queues itself again, and no step comes twice. After the second, steps
-    behind the last checkpoint come again, as they were.
+    behind the last checkpoint may come again, as they were.
     """
     names = [f"{name}/{number:02d}.png" for name in ("ant", "bee") for number in range(80)]
     raw = draw_tree(tmp_path / "raw", names)
