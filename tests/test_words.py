@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MODULES = sorted(path for name in ("packer", "readers") for path in (ROOT / name).rglob("*.py"))
 
-# Options of other programs that are named here: containers, schedulers, Label Studio, exiftran, and
-# scripts/setup.
+# Options of other programs that are named here: containers, schedulers, Dask, Label Studio,
+# exiftran, scripts/setup, examples/.
 OTHERS = {
     "--cpus", "--cpus-per-task", "--gpus", "--gres", "--inplace", "--ipc", "--mem", "--memory",
     "--orientation", "--save-media", "--shm-size", "--ulimit",
@@ -29,6 +29,9 @@ OTHERS = {
     "--bind-to", "--cpu-bind", "--gpu-bind", "--cpunodebind", "--membind",
     "--query-gpu", "--format",
     "--cpu", "--system-site-packages",
+    "--nodes", "--ntasks-per-node", "--gpus-per-task", "--signal", "--tmp", "--for", "--timeout",
+    "--standalone", "--nproc-per-node", "--lifetime", "--lifetime-stagger",
+    "--every", "--cache-dir",  # Of examples/cluster/train.py.
 }  # fmt: skip
 
 

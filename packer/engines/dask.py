@@ -10,33 +10,37 @@ from __future__ import annotations
 import contextlib
 import queue
 import secrets
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from distributed import Client, Future, KilledWorker, LocalCluster
 from distributed import TimeoutError as DaskTimeoutError
 from distributed.deploy.cluster import Cluster
 
-from packer.engines.dask_task import check_worker, end_build, make_shard, versions
+from packer.engines.dask_task import end_build, make_shard
+from packer.engines.dask_workers import LOOK_S, DaskWorkers
 from packer.engines.deaths import Death, Deaths
 from packer.engines.engine import OnNotice, OnProgress
 from packer.engines.local import task_error
-from packer.errors import BuildError, NodeError, WorkerError
+from packer.errors import BuildError, WorkerError
 from packer.workspace.folder import Workspace
 
 _AHEAD_COUNT = 16
 """Shards submitted at least beyond those that are being made, so that an adaptive cluster grows."""
 
-_LOOK_S = 2.0
-"""How often to see which workers there are, and how long nobody is told of anything at most."""
-
 _CONNECT_S = 30.0
 
 _TOLD_PER_S = 50.0
 """Workers together say no more often than this how far they are: the scheduler passes it on."""
+
+_TASK = f"__import__({make_shard.__module__!r}, fromlist=['x']).{make_shard.__name__}(*arguments)"
+"""The task of Dask, as text: a worker that cannot import packer, or what it needs, says so then.
+Of a function it could not even read the message, and would end, and begin again under its nanny."""
+
+_STRAYS_MAX = 3
+"""How often a shard may go to workers that cannot run packer, once one of those was seen."""
 
 
 class DaskEngine:
@@ -87,11 +91,10 @@ class DaskEngine:
         (self._workspace.folder / token).touch()
         run = _Run(client, self._workspace, token, self._scratch, on_progress, on_notice)
         try:
-            _check_workers(client, self._workspace, token)
             run.make(first, numbers)
         finally:
             run.end()
-            self.worker_count = max(run.thread_count_max, 1)
+            self.worker_count = max(run.workers.thread_count_max, 1)
             (self._workspace.folder / token).unlink(missing_ok=True)
 
     def _connected(self) -> Client:
@@ -135,23 +138,6 @@ class DaskEngine:
         self.stop()
 
 
-def _check_workers(client: Client, workspace: Workspace, token: str) -> None:
-    """See that all workers that are there can do the work; later ones are looked at as they come.
-
-    Raises:
-        NodeError: One cannot.
-    """
-    answers = client.run(check_worker, str(workspace.folder), token, versions(), on_error="return")
-    for address, answer in answers.items():
-        if isinstance(answer, NodeError):
-            raise NodeError(f"Dask worker {address} on {answer}")
-        if isinstance(answer, BaseException):
-            raise NodeError(
-                f"Dask worker {address} cannot run packer: {type(answer).__name__}: {answer}. "
-                "Install lmdb-packer there as it is here."
-            )
-
-
 @dataclass(kw_only=True)
 class _Submitted:
     """One shard that was handed to Dask.
@@ -161,12 +147,24 @@ class _Submitted:
         future: Dask's.
         done: Items of it that are done.
         worker: Address of the worker that is making it; empty as long as none does.
+        stray_count: How often it went to workers that cannot run packer.
+        bound_to: Addresses of the workers that alone may make it; empty means any.
     """
 
     number: int
     future: Future[Any]
     done: int = 0
     worker: str = ""
+    stray_count: int = 0
+    bound_to: Sequence[str] = ()
+
+
+class _Held(NamedTuple):
+    """One shard that is not handed to Dask, since no worker is left that could make it."""
+
+    number: int
+    not_on: str
+    stray_count: int
 
 
 @dataclass
@@ -179,30 +177,33 @@ class _Run:
     scratch: str | None
     on_progress: OnProgress
     on_notice: OnNotice
-    thread_count_max: int = 0
-    _threads: dict[str, int] = field(default_factory=dict)
-    _looked: float = 0.0
     _submitted: dict[str, _Submitted] = field(default_factory=dict)
     _submit_count: int = 0
-    _unfit: dict[str, str] = field(default_factory=dict)
+    _held: list[_Held] = field(default_factory=list)
     _is_waiting_told: bool = False
 
     def __post_init__(self) -> None:
         # Told by threads of the client: a key that is done, or (when, how far a task is).
         self._events: queue.SimpleQueue[str | tuple[float, dict[str, Any]]] = queue.SimpleQueue()
+        self.workers = DaskWorkers(self.client, self.workspace, self.token)
         self._deaths = Deaths(self.workspace, again="on another worker, if there is one")
         self.client.subscribe_topic(self.token, self._events.put)
 
     def make(self, first: int, numbers: Iterator[int]) -> None:
-        """Have shards made until all are."""
+        """Have shards made until all are.
+
+        Raises:
+            NodeError: A worker that is there cannot do the work, or none of those that came can.
+        """
+        self.workers.check()
         number: int | None = first
-        while number is not None or self._submitted:
+        while number is not None or self._submitted or self._held:
             self._look()
-            while number is not None and len(self._submitted) < self._submitted_max():
+            while number is not None and self._has_room():
                 self._submit(number)
                 number = next(numbers, None)
             try:
-                event = self._events.get(timeout=_LOOK_S)
+                event = self._events.get(timeout=LOOK_S)
             except queue.Empty:
                 self._check_scheduler()
                 self.on_progress(0, None)
@@ -212,43 +213,61 @@ class _Run:
             else:
                 self._hear(event[1])
 
-    def _submitted_max(self) -> int:
-        count = sum(self._threads.values())
-        return count + max(count, _AHEAD_COUNT)
+    def _has_room(self) -> bool:
+        count = self.workers.thread_count
+        return len(self._submitted) < count + max(count, _AHEAD_COUNT) and not self._held
 
-    def _look(self) -> None:
-        """See which workers there are, now and then."""
-        now = time.monotonic()
-        if now - self._looked < _LOOK_S and self._threads:
-            return
-        self._looked = now
-        self._threads = dict(self.client.nthreads())
-        self.thread_count_max = max(self.thread_count_max, sum(self._threads.values()))
-        if not self._threads and not self._is_waiting_told:
+    def _look(self, *, at_once: bool = False) -> None:
+        """See which workers there are, now and then, and tell of those that are left out."""
+        for text in self.workers.look(at_once=at_once):
+            self.on_notice(f"{text} It is left out.")
+        self.workers.check_any()
+        for task in list(self._submitted.values()):
+            if task.bound_to and self.workers and self.workers.are_gone(task.bound_to):
+                self._take_back(task)
+                self._again(task)
+        if not self.workers.are_all_unfit:
+            held, self._held = self._held, []
+            for one in held:
+                self._submit(one.number, not_on=one.not_on, stray_count=one.stray_count)
+        if not self.workers and not self._is_waiting_told:
             self._is_waiting_told = True
             self.on_notice("the Dask cluster has no workers yet; the build waits for them")
 
-    def _submit(self, number: int, not_on: str = "") -> None:
+    def _submit(self, number: int, *, not_on: str = "", stray_count: int = 0) -> None:
         """Hand a shard to Dask, for another worker than one, if there is another."""
-        bad = {*self._unfit, not_on}
-        others = [address for address in self._threads if address not in bad]
-        is_bound = bool(others) and bool(bad & self._threads.keys())
+        if self.workers.are_all_unfit:
+            self._held.append(_Held(number, not_on, stray_count))
+            return
+        others = self.workers.others(not_on)
+        # Of a preference, Dask keeps to it only as long as the others are not idle.
+        is_bound = others is not None and self.workers.has_unfit
         key = f"packer-shard-{self.token[-8:]}-{self._submit_count}"
         self._submit_count += 1
-        future = self.client.submit(
-            make_shard,
+        arguments = (
             str(self.workspace.folder),
             number,
             self.token,
             self.scratch,
             self._deaths.lost_items(number),
-            max(1.0, sum(self._threads.values()) / _TOLD_PER_S),
+            max(1.0, self.workers.thread_count / _TOLD_PER_S),
+            self.workers.expected,
+        )
+        future = self.client.submit(
+            eval,
+            _TASK,
+            {"arguments": arguments},
             key=key,
             pure=False,
-            workers=others if is_bound else None,
-            allow_other_workers=is_bound,
+            workers=others,
+            allow_other_workers=others is not None and not is_bound,
         )
-        self._submitted[key] = _Submitted(number=number, future=future)
+        self._submitted[key] = _Submitted(
+            number=number,
+            future=future,
+            stray_count=stray_count,
+            bound_to=others if is_bound and others else (),
+        )
         future.add_done_callback(lambda future: self._events.put(str(future.key)))
 
     def _hear(self, event: dict[str, Any]) -> None:
@@ -276,8 +295,9 @@ class _Run:
             self._events.put(key)
             self.on_progress(0, None)
             return
-        del self._submitted[key]
-        task.future.release()
+        if key not in self._submitted:
+            return  # All that might have made it had gone, and it was submitted anew.
+        self._drop(task)
         if "finished" in result:
             self.on_progress(result["finished"] - task.done, task.number)
         elif "died" in result:
@@ -287,29 +307,39 @@ class _Run:
         elif "unfit" in result:
             self._leave_out(result["worker"], result["unfit"])
             self._again(task, result["worker"])
+        elif "stray" in result:
+            task.stray_count += 1
+            self._again(task)
         elif "unwanted" in result:  # Its worker is closing.
             self._again(task, result["worker"])
         else:
             raise task_error(result)
 
-    def _again(self, task: _Submitted, address: str) -> None:
+    def _take_back(self, task: _Submitted) -> None:
+        """Have Dask forget a shard that nobody can make any more."""
+        self.client.cancel([task.future], force=True)
+        self._drop(task)
+
+    def _drop(self, task: _Submitted) -> None:
+        del self._submitted[str(task.future.key)]
+        task.future.release()
+
+    def _again(self, task: _Submitted, address: str = "") -> None:
         if task.done:
             self.on_progress(-task.done, None)
-        self._submit(task.number, not_on=address)
+        self._submit(task.number, not_on=address, stray_count=task.stray_count)
 
     def _leave_out(self, address: str, reason: str) -> None:
         """Give a worker that came later, and cannot do the work, nothing more."""
-        text = f"Dask worker {address} on {reason}"
-        if address not in self._unfit:
-            self._unfit[address] = reason
+        text = self.workers.leave_out(address, f"on {reason}")
+        if text is not None:
             self.on_notice(f"{text} It is left out.")
-        if not self._threads.keys() - self._unfit.keys():
-            raise NodeError(text)
+        self.workers.check_any()
 
     def _result(self, task: _Submitted) -> dict[str, Any] | None:
         """What a task returned; None when its worker went away with it, and it is made again."""
         try:
-            result: dict[str, Any] = task.future.result(timeout=_LOOK_S)
+            result: dict[str, Any] = task.future.result(timeout=LOOK_S)
         except (TimeoutError, DaskTimeoutError):  # Two, until Python 3.11.
             return None
         except KilledWorker as error:
@@ -321,6 +351,10 @@ class _Run:
             ) from error
         except Exception as error:  # Of Dask, or a bug: told whole, since nobody else has it.
             self._check_scheduler()
+            # A worker without packer fails at once, and nobody says which that was.
+            self._look(at_once=True)
+            if self.workers.has_unfit and task.stray_count < _STRAYS_MAX:
+                return {"stray": True}
             raise WorkerError(f"shard {task.number}: {type(error).__name__}: {error}") from error
         return result
 

@@ -83,6 +83,7 @@ def make_shard(
     scratch: str | None,
     lost: dict[int, str],
     tell_s: float,
+    expected: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """Have one shard made here: the task of Dask.
 
@@ -93,6 +94,7 @@ def make_shard(
         scratch: Folder on this node's disk to write it in. None chooses one.
         lost: See `build_shard`.
         tell_s: How often to tell how far it is.
+        expected: See `check_worker`.
 
     Returns:
         {"worker": address of this Dask worker}, and "finished": items, or "died": a `Death` by its
@@ -101,7 +103,7 @@ def make_shard(
     dask_worker = get_worker()
     result: dict[str, Any] = {"worker": dask_worker.address}
     try:
-        check_worker(folder, token)
+        check_worker(folder, token, expected)
     except NodeError as error:
         return {**result, "unfit": str(error)}
     key = dask_worker.get_current_task()

@@ -244,16 +244,18 @@ def _list_folder(
     byte_counts: list[int] = []
     times: list[int] = []
     is_regular = stat.S_ISREG
-    for name, status in zip(listed.names, lister.statuses(path, listed), strict=True):
-        if isinstance(status, os.stat_result) and is_regular(status.st_mode):
-            names.append(name)
-            byte_counts.append(status.st_size)
-            times.append(status.st_mtime_ns)
-            if len(names) == _AT_ONCE:
-                tree.table.add(names, byte_counts, times)
-                names, byte_counts, times = [], [], []
-        else:
-            others.append((name, status))
+    remaining = iter(listed.names)
+    for statuses in lister.statuses(path, listed):
+        for status, name in zip(statuses, remaining, strict=False):
+            if isinstance(status, os.stat_result) and is_regular(status.st_mode):
+                names.append(name)
+                byte_counts.append(status.st_size)
+                times.append(status.st_mtime_ns)
+            else:
+                others.append((name, status))
+        if len(names) >= _AT_ONCE:
+            tree.table.add(names, byte_counts, times)
+            names, byte_counts, times = [], [], []
     tree.table.add(names, byte_counts, times)
     folder.pictures.end = len(tree.table)
     others += [(entry.name, entry) for entry in listed.entries]
@@ -288,8 +290,8 @@ def _list_folder(
 
 def _is_asked(name: bytes) -> bool:
     """Whether a name is that of a picture which is not skipped."""
-    is_picture = name[name.rfind(b".") :].lower() in PICTURE_EXTENSIONS
-    return is_picture and skip_reason(name) is None
+    # What a desktop leaves has no extension of a picture.
+    return name[name.rfind(b".") :].lower() in PICTURE_EXTENSIONS and not name.startswith(b".")
 
 
 def _add_other(

@@ -86,7 +86,8 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+    # Jobs find the Python of the tests by its name.
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin:/sbin"
     root = str(SLURM_DEV.parents[1])
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("SLURM_")},

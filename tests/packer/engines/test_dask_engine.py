@@ -174,7 +174,7 @@ def test_a_scheduler_that_is_not_there_is_said(raw, tmp_path):
 def test_few_shards_are_submitted_at_a_time(raw, tmp_path, monkeypatch):
     """However many there are: memory of scheduler and client does not grow with them."""
     job = plan_job(raw, tmp_path / "building")
-    monkeypatch.setattr("packer.engines.dask.make_shard", _no_shard)
+    monkeypatch.setattr("packer.engines.dask_task.make_shard", _no_shard)
     asked = finished = ahead = 0
 
     def numbers() -> Iterator[int]:

@@ -39,22 +39,25 @@ class Waiting:
 def slow(monkeypatch):
     """Each call takes 3 ms, as on a file server."""
     waiting = Waiting()
-    ask, status, listed = FolderLister._ask, FolderLister._status, FolderLister._listed
+    ask, statuses, listed = FolderLister._ask, FolderLister._statuses, FolderLister._listed
 
     def ask_slowly(self, entry):
         waiting.wait()
         ask(self, entry)
 
-    def status_slowly(self, path):
-        waiting.wait()
-        return status(self, path)
+    def statuses_slowly(self, paths):
+        found = []
+        for path in paths:
+            waiting.wait()
+            found += statuses(self, [path])
+        return found
 
     def listed_slowly(self, path):
         waiting.wait()
         return listed(self, path)
 
     monkeypatch.setattr(FolderLister, "_ask", ask_slowly)
-    monkeypatch.setattr(FolderLister, "_status", status_slowly)
+    monkeypatch.setattr(FolderLister, "_statuses", statuses_slowly)
     monkeypatch.setattr(FolderLister, "_listed", listed_slowly)
     return waiting
 
