@@ -14,7 +14,7 @@ no more bytes, whatever the time of each.
 
 from __future__ import annotations
 
-_FIRST = 16
+_FIRST = 32
 _LEAST = 4
 _FIRST_FACTOR, _FACTOR = 2.0, 1.5
 
