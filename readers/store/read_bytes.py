@@ -47,7 +47,9 @@ class ShardFiles(Protocol):
     def is_closed(self) -> bool:
         """Whether `close` was called."""
 
-    def add(self, number: int, path: Place, descriptor: int) -> int:
+    def add(
+        self, number: int, path: Place, descriptor: int, found: os.stat_result | None = None
+    ) -> int:
         """Take a file in; see `RecordBytes.add`. Its size is returned."""
 
     def read_into(self, number: int, into: list[memoryview], offset: int) -> int:
@@ -100,11 +102,13 @@ class ReadBytes:
     def __reduce__(self) -> NoReturn:
         raise TypeError(NO_PICKLE)
 
-    def add(self, number: int, path: Place, descriptor: int) -> FileBytes:
+    def add(
+        self, number: int, path: Place, descriptor: int, found: os.stat_result | None = None
+    ) -> FileBytes:
         """See `RecordBytes.add`. It may keep a descriptor of its own until `close`."""
         if self._files.is_closed:
             raise ValueError(f"{path}: these record bytes are closed")
-        size = self._files.add(number, path, descriptor)
+        size = self._files.add(number, path, descriptor, found)
         self._paths[number] = path
         self._sizes[number] = size
         return _ReadFile(self, number, size)
