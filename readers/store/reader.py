@@ -293,7 +293,7 @@ class StoreReader:
         else:
             numbers = np.searchsorted(self.first_samples, indices, side="right") - 1
         if not self._is_open[numbers].all():
-            self._open_all(np.unique(numbers))
+            self._open_all(np.array(_distinct(numbers)))
         return numbers
 
     def taken(
@@ -314,7 +314,7 @@ class StoreReader:
             places = self._places[name] = np.full(len(self._shards), _UNKNOWN, np.int64)
         known = places[numbers]
         if (known == _UNKNOWN).any():
-            for number in np.unique(numbers[known == _UNKNOWN]).tolist():
+            for number in _distinct(numbers[known == _UNKNOWN]):
                 self._find_place(name, number, dtype)
             known = places[numbers]
         is_copied = known < 0
@@ -372,6 +372,12 @@ class StoreReader:
             if position is not None:
                 return int(self.first_samples[number]) + position
         return None
+
+
+def _distinct(numbers: NDArray[np.int64]) -> list[int]:
+    """Each number once, in order."""
+    # np.unique would load numpy.ma, in each loader worker before its first batch: 10 ms.
+    return sorted(set(numbers.tolist()))
 
 
 def _make_lock() -> None:
