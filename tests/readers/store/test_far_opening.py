@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 import threading
 from collections import Counter
 
@@ -314,3 +316,17 @@ def test_an_index_is_found_without_the_manifest_or_in_spite_of_it(scattered):
         store = reader.StoreReader(scattered, other, "read")
         assert store.shard(0).columns["label"].tolist() == list(range(120))
         assert store.find(b"77") == 77
+
+
+def test_samples_are_found_without_loading_what_takes_long(folder):
+    """Each loader worker does it before its first batch: numpy.ma would take it 10 ms."""
+    code = f"""
+import sys
+import numpy as np
+from readers.store.reader import open_store
+store = open_store({str(folder)!r}, access="read")
+assert store.located(np.array([39, 0, 7])).column("label").tolist() == [39, 0, 7]
+assert "numpy.ma" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
