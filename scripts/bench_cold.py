@@ -2,16 +2,16 @@
 
     scripts/bench_cold.py [--images 600] [--delays 0.5,2,10] [--forms raw256,jpg256,original]
     scripts/bench_cold.py --quick --chart cold.svg             # In a few minutes.
-    scripts/bench_cold.py --quick --delays "" --nfs 0.5,2.5    # A real kernel's NFS, as quick.
-    scripts/bench_cold.py --delays 2 --forms raw256 --ways folder,plain,ours --chart cold.svg
+    scripts/bench_cold.py --quick --delays "" --nfs 1,5 --ways folder,ours --samples 320 --rounds 1
+        # A real kernel's NFS, as quick: there the start of a run takes several seconds.
     scripts/bench_cold.py --delays "" --mount /mnt/nfs/scratch
 
 `cold_ways.py` says what is compared. Each place is read by each way in turn, round after round, so
 that what else the machine does meets all alike; each run is a process of its own, and counts from
 opening the data to the last batch; "steady" counts from the first batch on, without the opening and
-the start of workers. A run takes as many samples as come in --seconds, by a first round that does
-not count. Calls are those that came to the server: requests for bytes a sample, and calls for names
-(opens, looks, listings), in all of the run and a sample.
+the start of workers. A run takes --samples, or as many as come in --seconds by a first round that
+does not count. Calls are those that came to the server: requests for bytes a sample, and calls for
+names (opens, looks, listings), in all of the run and a sample.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ NFS_RUN = Path(__file__).resolve().parents[2] / "shared" / "cluster" / "nfs-run"
 PILOT_BATCH_COUNT = 2
 
 QUICK = {
-    "images": 400,
+    "images": 1200,
     "rounds": 2,
-    "seconds": 3.0,
+    "seconds": 4.0,
     "forms": "raw256,jpg256",
     "orders": "shuffled",
     "ways": "folder,plain,ours",
@@ -149,6 +149,16 @@ def _read(sender: Connection, which: tuple[str, str, str, Path], settings: dict[
     )
 
 
+def _samples_of(row: Row, place: Place, options: argparse.Namespace) -> float:
+    """How many samples come in the seconds that a run is to take, from its first batch on."""
+    count = options.batch * PILOT_BATCH_COUNT
+    found = run(row, place, count, options.batch, options.workers)
+    if found["seconds"] > options.seconds:  # Its start is the least of it.
+        return found["samples"] / found["seconds"] * options.seconds
+    found = run(row, place, 4 * count, options.batch, options.workers)
+    return options.batch + found["steady_per_s"] * options.seconds
+
+
 def measure(place: Place, options: argparse.Namespace) -> list[Row]:
     """All ways at one place."""
     rows = [
@@ -158,18 +168,14 @@ def measure(place: Place, options: argparse.Namespace) -> list[Row]:
         for way in options.ways
         if way != "tar" or order == "ordered"
     ]
-    for number in range(options.rounds + 1):
+    for row in rows:
+        wanted = options.samples or _samples_of(row, place, options)
+        batch_count = max(PILOT_BATCH_COUNT, round(wanted / options.batch))
+        row.sample_count = min(batch_count, options.images // options.batch) * options.batch
+    print(f"{place.name}: the sizes of runs are known", file=sys.stderr)
+    for number in range(1, options.rounds + 1):
         for row in rows:
-            is_pilot = number == 0
-            count = options.batch * PILOT_BATCH_COUNT if is_pilot else row.sample_count
-            found = run(row, place, count, options.batch, options.workers)
-            if is_pilot:
-                wanted = found["samples"] / found["seconds"] * options.seconds
-                batch_count = max(PILOT_BATCH_COUNT, round(wanted / options.batch))
-                row.sample_count = min(
-                    batch_count * options.batch, options.images // options.batch * options.batch
-                )
-                continue
+            found = run(row, place, row.sample_count, options.batch, options.workers)
             row.images_per_s.append(found["samples"] / found["seconds"])
             row.steady_per_s.append(found["steady_per_s"])
             row.first_s.append(found["first_s"])
@@ -225,7 +231,7 @@ def measure_nfs(data: Path, delay_ms: float, options: argparse.Namespace) -> lis
         options: As for this program.
     """
     command = [sys.executable, __file__, "--measure", f"NFS, {2 * delay_ms:g} ms a round trip"]
-    for name in ("images", "batch", "workers", "rounds", "seconds"):
+    for name in ("images", "batch", "workers", "rounds", "seconds", "samples"):
         command += [f"--{name}", str(getattr(options, name))]
     for name in ("forms", "orders", "ways"):
         command += [f"--{name}", ",".join(getattr(options, name))]
@@ -281,6 +287,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3, help="rounds that count")
     parser.add_argument("--seconds", type=float, default=5.0, help="about, of a run")
+    parser.add_argument("--samples", type=int, default=0, help="of a run, in place of --seconds")
     parser.add_argument("--delays", default="0.5,2,10", help="ms a call, of far file systems")
     parser.add_argument("--forms", default=",".join(FORMS))
     parser.add_argument("--orders", default=",".join(ORDERS))

@@ -10,14 +10,17 @@ processes of their own:
     staged        copied before by `packer stage`
 
 An epoch's images a second count from asking for it to its last batch, so that the first one has the
-opening of the store and the start of the workers in it. Calls are those that came to the server.
-The last two lines are the copying alone, beside a plain copy of the same files.
+opening of the store and the start of the workers in it. Before each epoch this machine forgets what
+it has read from afar, as if the store were larger than its memory; copies, just written, may be in
+memory. Calls are those that came to the server. Between the tables stands the copying alone, beside
+a plain copy of the same files.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import shutil
 import tempfile
 import time
@@ -54,8 +57,9 @@ class Epoch(NamedTuple):
     staged_count: int
 
 
-def _read(sender: Connection, store: Path, cache: Path | None, epoch_count: int) -> None:
-    """Read epochs, and tell of each at once."""
+def _read(parent: Connection, store: Path, cache: Path | None, epoch_count: int) -> None:
+    """Read epochs, each when the parent says so, and tell of it."""
+    parent.recv()
     started = time.perf_counter()
     dataset = LMDBDataset(store, returns=("image", "label"), cache_dir=cache)
     ops = (RandomResizedCrop(224), RandomFlip())
@@ -69,24 +73,34 @@ def _read(sender: Connection, store: Path, cache: Path | None, epoch_count: int)
         report = dataset.staging()
         seconds = time.perf_counter() - started
         staged_count = report.staged_count if report is not None else 0
-        sender.send(Epoch(first_s, sample_count / seconds, staged_count))
+        parent.send(Epoch(first_s, sample_count / seconds, staged_count))
+        if number < epoch_count - 1:
+            parent.recv()
         started = time.perf_counter()
+
+
+def forget(store: Path) -> None:
+    """Have this machine forget what it has read of a far store: as on NFS, by opening its files."""
+    for path in store.iterdir():
+        os.close(os.open(path, os.O_RDONLY))
 
 
 def show_epochs(name: str, mount: FarMount, cache: Path | None, epoch_count: int) -> None:
     """Read epochs in a process of its own; a line for each."""
-    receiver, sender = multiprocessing.Pipe(duplex=False)
+    store = mount.path / "store.lmdb"
+    ours, theirs = multiprocessing.Pipe()
     child = multiprocessing.get_context("fork").Process(
-        target=_read, args=(sender, mount.path / "store.lmdb", cache, epoch_count)
+        target=_read, args=(theirs, store, cache, epoch_count)
     )
-    mount.reset()
     child.start()
-    sender.close()
+    theirs.close()
     try:
         for number in range(epoch_count):
-            epoch: Epoch = receiver.recv()
-            counts = mount.counts()
+            forget(store)
             mount.reset()
+            ours.send("go")
+            epoch: Epoch = ours.recv()
+            counts = mount.counts()
             print(
                 f"{name:9}{number + 1:6}{epoch.images_per_s:10,.0f}{epoch.first_s * 1000:11,.0f} ms"
                 f"{counts.read_count:9,}{counts.open_count + counts.stat_count:9,}"
