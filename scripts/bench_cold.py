@@ -153,10 +153,12 @@ def _samples_of(row: Row, place: Place, options: argparse.Namespace) -> float:
     """How many samples come in the seconds that a run is to take, from its first batch on."""
     count = options.batch * PILOT_BATCH_COUNT
     found = run(row, place, count, options.batch, options.workers)
-    if found["seconds"] > options.seconds:  # Its start is the least of it.
-        return found["samples"] / found["seconds"] * options.seconds
-    found = run(row, place, 4 * count, options.batch, options.workers)
-    return options.batch + found["steady_per_s"] * options.seconds
+    if found["seconds"] > options.seconds:  # Its start is not what took so long.
+        rate = found["samples"] / found["seconds"]
+    else:
+        rate = run(row, place, 4 * count, options.batch, options.workers)["steady_per_s"]
+    seconds: float = options.seconds
+    return rate * seconds
 
 
 def measure(place: Place, options: argparse.Namespace) -> list[Row]:
