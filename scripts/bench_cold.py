@@ -1,15 +1,17 @@
 """What training gets from storage that is far away, while nothing is in memory.
 
     scripts/bench_cold.py [--images 600] [--delays 0.5,2,10] [--forms raw256,jpg256,original]
-    scripts/bench_cold.py --delays 2 --forms raw256 --ways folder,plain,ours --chart cold.svg
-    scripts/bench_cold.py --delays "" --nfs 1,5      # A real kernel's NFS, see --help.
+    scripts/bench_cold.py --quick --chart cold.svg             # In a few minutes.
+    scripts/bench_cold.py --quick --delays "" --nfs 1,5 --ways folder,ours --samples 320 --rounds 1
+        # A real kernel's NFS, as quick: there the start of a run takes several seconds.
     scripts/bench_cold.py --delays "" --mount /mnt/nfs/scratch
 
 `cold_ways.py` says what is compared. Each place is read by each way in turn, round after round, so
 that what else the machine does meets all alike; each run is a process of its own, and counts from
-opening the data to the last batch. A run takes as many samples as come in --seconds, by a first
-round that does not count. Calls are those that came to the server: requests for bytes a sample, and
-calls for names (opens, looks, listings) in all of the run.
+opening the data to the last batch; "steady" counts from the first batch on, without the opening and
+the start of workers. A run takes --samples, or as many as come in --seconds by a first round that
+does not count. Calls are those that came to the server: requests for bytes a sample, and calls for
+names (opens, looks, listings), in all of the run and a sample.
 """
 
 from __future__ import annotations
@@ -43,6 +45,16 @@ NFS_RUN = Path(__file__).resolve().parents[2] / "shared" / "cluster" / "nfs-run"
 
 PILOT_BATCH_COUNT = 2
 
+QUICK = {
+    "images": 1200,
+    "rounds": 2,
+    "seconds": 4.0,
+    "forms": "raw256,jpg256",
+    "orders": "shuffled",
+    "ways": "folder,plain,ours",
+}
+"""What `--quick` sets; options that are given beside it win."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -72,6 +84,7 @@ class Row:
         way: How they are kept.
         sample_count: Samples of a run.
         images_per_s: Of each run, from opening to the last batch.
+        steady_per_s: Of each run, images a second from the first batch on.
         first_s: Of each run, to the first batch.
         cpu_share: Of each run: how much of all cores it took.
         reads: Requests for bytes a sample, in the last run.
@@ -85,6 +98,7 @@ class Row:
     way: str
     sample_count: int = 0
     images_per_s: list[float] = field(default_factory=list)
+    steady_per_s: list[float] = field(default_factory=list)
     first_s: list[float] = field(default_factory=list)
     cpu_share: list[float] = field(default_factory=list)
     reads: float | None = None
@@ -115,9 +129,10 @@ def run(row: Row, place: Place, count: int, batch_size: int, workers: int) -> di
 
 
 def _read(sender: Connection, which: tuple[str, str, str, Path], settings: dict[str, Any]) -> None:
-    started, first_s, sample_count = time.perf_counter(), 0.0, 0
+    started, first_s, first_count, sample_count = time.perf_counter(), 0.0, 0, 0
     for images, _ in batches(*which, **settings):
         first_s = first_s or time.perf_counter() - started
+        first_count = first_count or len(images)
         sample_count += len(images)
     seconds = time.perf_counter() - started
     spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
@@ -128,9 +143,22 @@ def _read(sender: Connection, which: tuple[str, str, str, Path], settings: dict[
             "samples": sample_count,
             "seconds": seconds,
             "first_s": first_s,
+            "steady_per_s": (sample_count - first_count) / (seconds - first_s),
             "cpu_share": cpu_s / seconds / cores,
         }
     )
+
+
+def _samples_of(row: Row, place: Place, options: argparse.Namespace) -> float:
+    """How many samples come in the seconds that a run is to take, from its first batch on."""
+    count = options.batch * PILOT_BATCH_COUNT
+    found = run(row, place, count, options.batch, options.workers)
+    if found["seconds"] > options.seconds:  # Its start is not what took so long.
+        rate = found["samples"] / found["seconds"]
+    else:
+        rate = run(row, place, 4 * count, options.batch, options.workers)["steady_per_s"]
+    seconds: float = options.seconds
+    return rate * seconds
 
 
 def measure(place: Place, options: argparse.Namespace) -> list[Row]:
@@ -142,19 +170,16 @@ def measure(place: Place, options: argparse.Namespace) -> list[Row]:
         for way in options.ways
         if way != "tar" or order == "ordered"
     ]
-    for number in range(options.rounds + 1):
+    for row in rows:
+        wanted = options.samples or _samples_of(row, place, options)
+        batch_count = max(PILOT_BATCH_COUNT, round(wanted / options.batch))
+        row.sample_count = min(batch_count, options.images // options.batch) * options.batch
+    print(f"{place.name}: the sizes of runs are known", file=sys.stderr)
+    for number in range(1, options.rounds + 1):
         for row in rows:
-            is_pilot = number == 0
-            count = options.batch * PILOT_BATCH_COUNT if is_pilot else row.sample_count
-            found = run(row, place, count, options.batch, options.workers)
-            if is_pilot:
-                wanted = found["samples"] / found["seconds"] * options.seconds
-                batch_count = max(PILOT_BATCH_COUNT, round(wanted / options.batch))
-                row.sample_count = min(
-                    batch_count * options.batch, options.images // options.batch * options.batch
-                )
-                continue
+            found = run(row, place, row.sample_count, options.batch, options.workers)
             row.images_per_s.append(found["samples"] / found["seconds"])
+            row.steady_per_s.append(found["steady_per_s"])
             row.first_s.append(found["first_s"])
             row.cpu_share.append(found["cpu_share"])
         print(f"{place.name}: round {number} of {options.rounds}", file=sys.stderr)
@@ -208,7 +233,7 @@ def measure_nfs(data: Path, delay_ms: float, options: argparse.Namespace) -> lis
         options: As for this program.
     """
     command = [sys.executable, __file__, "--measure", f"NFS, {2 * delay_ms:g} ms a round trip"]
-    for name in ("images", "batch", "workers", "rounds", "seconds"):
+    for name in ("images", "batch", "workers", "rounds", "seconds", "samples"):
         command += [f"--{name}", str(getattr(options, name))]
     for name in ("forms", "orders", "ways"):
         command += [f"--{name}", ",".join(getattr(options, name))]
@@ -226,20 +251,22 @@ def measure_nfs(data: Path, delay_ms: float, options: argparse.Namespace) -> lis
 def table(rows: Sequence[Row]) -> str:
     """All rows, each beside the plain way of its kind."""
     lines = [
-        f"{'':20}{'':10}{'':10}{'':8}{'images/s':>9}{'of folder':>11}{'of plain':>9}"
-        f"{'first batch':>13}{'reads':>8}{'kB':>8}{'names':>8}{'samples':>9}{'CPU':>6}"
+        f"{'':24}{'':10}{'':10}{'':8}{'images/s':>9}{'of folder':>11}{'of plain':>9}{'steady':>8}"
+        f"{'first batch':>13}{'reads':>8}{'kB':>8}{'names':>8}{'a sample':>10}"
+        f"{'samples':>9}{'CPU':>6}"
     ]
     rates = {_key(row): statistics.median(row.images_per_s) for row in rows}
     for row in rows:
         rate = rates[_key(row)]
         beside = [rates.get((*_key(row)[:3], way)) for way in ("folder", "plain")]
         ratios = [f"{rate / other:.2f}" if other else "" for other in beside]
+        names = "-" if row.names is None else f"{row.names / row.sample_count:.2f}"
         lines.append(
-            f"{row.place:20}{row.form:10}{row.order:10}{row.way:8}{rate:9,.0f}"
-            f"{ratios[0]:>11}{ratios[1]:>9}"
+            f"{row.place:24}{row.form:10}{row.order:10}{row.way:8}{rate:9,.0f}"
+            f"{ratios[0]:>11}{ratios[1]:>9}{statistics.median(row.steady_per_s):8,.0f}"
             f"{statistics.median(row.first_s) * 1000:10,.0f} ms"
             f"{_number(row.reads, '.2f'):>8}{_number(row.kilobytes, '.0f'):>8}"
-            f"{_number(row.names, 'd'):>8}{row.sample_count:9}"
+            f"{_number(row.names, 'd'):>8}{names:>10}{row.sample_count:9}"
             f"{statistics.median(row.cpu_share):6.0%}"
         )
     return "\n".join(lines)
@@ -257,10 +284,12 @@ def main() -> None:
     """Parse, make the data, measure at each place, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=int, default=600, help="photos to draw")
+    parser.add_argument("--quick", action="store_true", help="less of all: a few minutes")
     parser.add_argument("--batch", type=int, default=32, help="samples of a batch")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3, help="rounds that count")
     parser.add_argument("--seconds", type=float, default=5.0, help="about, of a run")
+    parser.add_argument("--samples", type=int, default=0, help="of a run, in place of --seconds")
     parser.add_argument("--delays", default="0.5,2,10", help="ms a call, of far file systems")
     parser.add_argument("--forms", default=",".join(FORMS))
     parser.add_argument("--orders", default=",".join(ORDERS))
@@ -275,6 +304,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="file for all figures")
     parser.add_argument("--chart", type=Path, help="file for a chart, SVG")
     options = parser.parse_args()
+    if options.quick:
+        parser.set_defaults(**QUICK)
+        options = parser.parse_args()
     for name, known in (("forms", FORMS), ("orders", ORDERS), ("ways", WAYS)):
         chosen = tuple(getattr(options, name).split(","))
         setattr(options, name, chosen)

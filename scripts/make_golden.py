@@ -2,7 +2,7 @@
 
     python scripts/make_golden.py FOLDER
 
-FOLDER must not exist; in the repository it is `tests/golden/v1.1`. It gets `store.lmdb`, and
+FOLDER must not exist; in the repository it is `tests/golden/v1.2`. It gets `store.lmdb`, and
 `expected.json` with what each value of it must be read as, taken from what is written and not from
 reading it back. A golden store is made once for each version and never again: the tests read those
 of all versions, so that no release loses the stores of an earlier one.

@@ -9,6 +9,7 @@ that object through its storage, and the end of the object is what gives the buf
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
@@ -56,7 +57,8 @@ class Memory:
         if descriptor is None:
             self._map = mmap.mmap(-1, self.byte_count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             if self.byte_count >= _HUGE_PAGE_BYTES:
-                self._map.madvise(mmap.MADV_HUGEPAGE)
+                with contextlib.suppress(OSError):  # Some kernels have none.
+                    self._map.madvise(mmap.MADV_HUGEPAGE)
         else:
             self._map = mmap.mmap(descriptor, self.byte_count)
         self._is_pinned = is_pinned

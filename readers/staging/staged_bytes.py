@@ -84,9 +84,11 @@ class StagedBytes:
         """Shards that are read from their copy."""
         return int(self._is_near.sum())
 
-    def add(self, number: int, path: Place, descriptor: int) -> FileBytes:
+    def add(
+        self, number: int, path: Place, descriptor: int, found: os.stat_result | None = None
+    ) -> FileBytes:
         """See `RecordBytes.add`."""
-        far = self._far.add(number, path, descriptor)
+        far = self._far.add(number, path, descriptor, found)
         if number not in self._dropped:
             self._waiting[self._shards[number].sha256] = number, path
         return _SwitchedFile(self._files, number, far)

@@ -14,7 +14,12 @@ no more bytes, whatever the time of each.
 
 from __future__ import annotations
 
-_FIRST = 16
+import os
+
+_FIRST_A_CORE, _FIRST_MAX = 16, 32
+"""Reads under way to begin with. One takes about 0.4 ms of a core, so that a core has enough to do
+with 16 of a server that answers within 6 ms."""
+
 _LEAST = 4
 _FIRST_FACTOR, _FACTOR = 2.0, 1.5
 
@@ -45,7 +50,8 @@ class InFlight:
     def __init__(self, most: int) -> None:
         self._most = most
         self._least = min(_LEAST, most)
-        self.limit = min(_FIRST, most)
+        first = min(_FIRST_MAX, _FIRST_A_CORE * len(os.sched_getaffinity(0)))
+        self.limit = min(first, most)
         # Of the measurement under way.
         self._busy_s = 0.0
         self._byte_count = 0

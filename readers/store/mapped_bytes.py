@@ -15,6 +15,7 @@ has had since its batch before. Where they grew, something was not cached: it pr
 
 from __future__ import annotations
 
+import os
 import resource
 import threading
 from collections.abc import Sequence
@@ -60,7 +61,9 @@ class MappedBytes:
     def __reduce__(self) -> NoReturn:
         raise TypeError(NO_PICKLE)
 
-    def add(self, number: int, path: Place, descriptor: int) -> FileBytes:
+    def add(
+        self, number: int, path: Place, descriptor: int, found: os.stat_result | None = None
+    ) -> FileBytes:
         """See `RecordBytes.add`. The map holds the file; it costs no descriptor.
 
         A file is mapped once: where others read it, to map it again would end the process.

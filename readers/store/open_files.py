@@ -69,10 +69,12 @@ class OpenFiles:
         """Whether `close` was called."""
         return not self._closed.alive
 
-    def add(self, number: int, path: Place, descriptor: int) -> int:
+    def add(
+        self, number: int, path: Place, descriptor: int, found: os.stat_result | None = None
+    ) -> int:
         """Take a file in, by a descriptor of our own. Its size is returned."""
+        found = os.fstat(descriptor) if found is None else found
         own = os.dup(descriptor)
-        found = os.fstat(own)
         file = _File(
             path=path,
             size=found.st_size,

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.store.errors import ShardError
+from readers.store.kept_memory import KeptMemory
 from readers.store.open_files import OpenFiles
 from readers.store.place import Place
 from readers.store.read_plan import GAP, Read, plan_reads
@@ -47,7 +48,9 @@ class ShardFiles(Protocol):
     def is_closed(self) -> bool:
         """Whether `close` was called."""
 
-    def add(self, number: int, path: Place, descriptor: int) -> int:
+    def add(
+        self, number: int, path: Place, descriptor: int, found: os.stat_result | None = None
+    ) -> int:
         """Take a file in; see `RecordBytes.add`. Its size is returned."""
 
     def read_into(self, number: int, into: list[memoryview], offset: int) -> int:
@@ -94,17 +97,20 @@ class ReadBytes:
         self._queue = ReadQueue(self._policy.in_flight_max)
         # Bytes of each request that was announced, by the identity of what stands for it.
         self._ahead: dict[int, int] = {}
+        self._memory = KeptMemory()
         # Where bytes go that nobody wants: all threads may write there.
         self._waste = memoryview(bytearray(self._policy.gap_bytes_max))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(NO_PICKLE)
 
-    def add(self, number: int, path: Place, descriptor: int) -> FileBytes:
+    def add(
+        self, number: int, path: Place, descriptor: int, found: os.stat_result | None = None
+    ) -> FileBytes:
         """See `RecordBytes.add`. It may keep a descriptor of its own until `close`."""
         if self._files.is_closed:
             raise ValueError(f"{path}: these record bytes are closed")
-        size = self._files.add(number, path, descriptor)
+        size = self._files.add(number, path, descriptor, found)
         self._paths[number] = path
         self._sizes[number] = size
         return _ReadFile(self, number, size)
@@ -174,7 +180,7 @@ class ReadBytes:
         all_lengths = []
         for part in wanted:
             lengths = np.broadcast_to(np.asarray(part.lengths, np.int64), len(part))
-            pieces = _pieces(part, lengths)
+            pieces = self._pieces(part, lengths)
             view = memoryview(pieces.memory)  # type: ignore[arg-type]
             ends = (pieces.starts + lengths).tolist()
             places += [
@@ -202,6 +208,16 @@ class ReadBytes:
             return read.byte_count
 
         return found, Reading(len(reads), one, is_urgent=is_urgent)
+
+    def _pieces(self, part: Wanted, lengths: NDArray[np.int64]) -> Pieces:
+        """Memory for the parts of a request, which are yet to be read."""
+        ends = np.cumsum(lengths, dtype=np.int64)
+        byte_count = int(ends[-1]) if len(ends) else 0
+        if part.out is None:
+            return Pieces(self._memory.take(byte_count), ends - lengths, False, False)
+        if part.out.nbytes != byte_count:
+            raise ValueError(f"out has {part.out.nbytes} bytes, expected {byte_count}")
+        return Pieces(part.out.reshape(-1), ends - lengths, True, False)
 
     def read(self, number: int, offset: int, into: memoryview) -> None:
         """Fill a piece of memory from a file. Raises as `fetch` does."""
@@ -281,17 +297,6 @@ def _let_go(ahead: dict[int, int], identity: int, queue: ReadQueue, reading: Rea
     """Nobody will fetch it any more, or it was fetched."""
     ahead.pop(identity, None)
     queue.drop(reading)
-
-
-def _pieces(part: Wanted, lengths: NDArray[np.int64]) -> Pieces:
-    """Memory for the parts of a request, which are yet to be read."""
-    ends = np.cumsum(lengths, dtype=np.int64)
-    byte_count = int(ends[-1]) if len(ends) else 0
-    if part.out is None:
-        return Pieces(np.empty(byte_count, np.uint8), ends - lengths, False, False)
-    if part.out.nbytes != byte_count:
-        raise ValueError(f"out has {part.out.nbytes} bytes, expected {byte_count}")
-    return Pieces(part.out.reshape(-1), ends - lengths, True, False)
 
 
 def _total(into: list[memoryview]) -> int:

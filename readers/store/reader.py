@@ -45,8 +45,8 @@ from readers.store.record import RecordLayout
 from readers.store.record_bytes import NO_DESCRIPTOR, FileBytes, RecordBytes, Wanted
 from readers.store.remote import files_of
 from readers.store.remote_shards import REMOTE_POLICY, RemoteShards
-from readers.store.shard_files import check_shard_files
-from readers.store.shard_reader import ShardReader, check_size, open_shard_file
+from readers.store.shard_files import Listing, check_shard_files
+from readers.store.shard_reader import ShardReader, check_size, open_and_look, open_shard_file
 
 Access = Literal["map", "read"]
 """How the bytes of shards come: out of mapped files, or by reads at known offsets."""
@@ -241,9 +241,9 @@ class StoreReader:
             file = self.bytes.add(number, path, NO_DESCRIPTOR)
             check_size(path, len(file), info)
             return file
-        descriptor = open_shard_file(path, info, self.policy)
+        descriptor, found = open_and_look(path, info, self.policy)
         try:
-            return self.bytes.add(number, path, descriptor)
+            return self.bytes.add(number, path, descriptor, found)
         finally:
             os.close(descriptor)
 
@@ -293,7 +293,7 @@ class StoreReader:
         else:
             numbers = np.searchsorted(self.first_samples, indices, side="right") - 1
         if not self._is_open[numbers].all():
-            self._open_all(np.unique(numbers))
+            self._open_all(np.array(_distinct(numbers)))
         return numbers
 
     def taken(
@@ -314,7 +314,7 @@ class StoreReader:
             places = self._places[name] = np.full(len(self._shards), _UNKNOWN, np.int64)
         known = places[numbers]
         if (known == _UNKNOWN).any():
-            for number in np.unique(numbers[known == _UNKNOWN]).tolist():
+            for number in _distinct(numbers[known == _UNKNOWN]):
                 self._find_place(name, number, dtype)
             known = places[numbers]
         is_copied = known < 0
@@ -374,6 +374,12 @@ class StoreReader:
         return None
 
 
+def _distinct(numbers: NDArray[np.int64]) -> list[int]:
+    """Each number once, in order."""
+    # np.unique would load numpy.ma, in each loader worker before its first batch: 10 ms.
+    return sorted(set(numbers.tolist()))
+
+
 def _make_lock() -> None:
     """A forked child has none of the threads that might hold its parent's lock."""
     global _placing
@@ -411,15 +417,16 @@ def open_store(
         StoreError: See `read_manifest`.
     """
     place = place_of(path)
+    listed = None
     if isinstance(place, Url):
         store = _at_url(place, policy, cache)
     else:
         policy = (policy or ReadPolicy()) if access == "read" else None
+        if checks_files and policy is not None:
+            listed = Listing(place, policy)
         store = _in_folder(place, access, policy, cache)
     if checks_files:
-        names = None
-        if isinstance(store.path, Path) and store.policy is not None:
-            names = frozenset(tried(partial(os.listdir, store.path), store.policy))
+        names = None if listed is None else listed.names()
         check_shard_files(store.path, store.manifest.shards, names)
     return store
 

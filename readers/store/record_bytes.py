@@ -12,6 +12,7 @@ implementation which reads can merge what is near, and have many reads under way
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn, Protocol
@@ -132,7 +133,9 @@ class RecordBytes(Protocol):
 
     memory: NDArray[np.uint8]
 
-    def add(self, number: int, path: Place, descriptor: int) -> FileBytes:
+    def add(
+        self, number: int, path: Place, descriptor: int, found: os.stat_result | None = None
+    ) -> FileBytes:
         """Take a shard in; before that nothing of it may be asked for.
 
         Args:
@@ -140,6 +143,8 @@ class RecordBytes(Protocol):
             path: Of its file, for messages; of a shard at a URL, what it is found by.
             descriptor: Of the open file, of the size that is known; it may be closed afterwards.
                 `NO_DESCRIPTOR` for a shard at a URL.
+            found: What the descriptor was found to be, which need not be asked of a server again.
+                None: it was not looked at.
 
         Returns:
             All its bytes.

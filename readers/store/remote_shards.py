@@ -6,6 +6,8 @@ and tried again. Each answer is held against the file that was found when the sh
 
 from __future__ import annotations
 
+import os
+
 from readers.store.errors import RemoteError, ShardError
 from readers.store.place import Place
 from readers.store.read_policy import ReadPolicy
@@ -39,14 +41,16 @@ class RemoteShards:
             raise ValueError("these shards are closed")
         return self._open_files
 
-    def add(self, number: int, path: Place, descriptor: int) -> int:
+    def add(
+        self, number: int, path: Place, descriptor: int, found: os.stat_result | None = None
+    ) -> int:
         """Find a shard. Its size is returned."""
         try:
-            found = self._files.find(path.name)
+            file = self._files.find(path.name)
         except RemoteError as error:
             raise ShardError(str(error)) from error
-        self._found[number] = path, found
-        return found.size
+        self._found[number] = path, file
+        return file.size
 
     def read_into(self, number: int, into: list[memoryview], offset: int) -> int:
         """Ask once for the bytes that fill pieces of memory: how many of them came."""

@@ -9,7 +9,8 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ from readers.store.npy import npy_bytes
 from readers.store.pages import PageFile
 from readers.store.record import RecordLayout, pack_record
 from readers.store.schema import Schema
-from readers.store.shard_reader import ShardReader
+from readers.store.shard_reader import ShardReader, index_places
 
 if TYPE_CHECKING:
     import lmdb
@@ -197,20 +198,20 @@ class ShardWriter:
             self._env.sync(True)
             self._env.close()
         self._write_behind.close()
+        with self._mapped() as data:
+            places = index_places(data)
         return ShardInfo(
             file=self._path.name,
             sample_count=self.sample_count,
             bytes=self._path.stat().st_size,
             sha256=file_sha256(self._path),
             identity=identity.hex(),
+            index=places,
         )
 
-    def _record_offsets(self) -> list[int]:
-        """Where LMDB put each record, by a walk over its pages; see NOTE [ offsets stay ].
-
-        NOTE [ offsets stay ]: LMDB never moves a page that a later transaction does not change, and
-        the transactions that follow write to the other two databases only.
-        """
+    @contextmanager
+    def _mapped(self) -> Iterator[memoryview]:
+        """The file as it is now."""
         import mmap
 
         with (
@@ -218,6 +219,15 @@ class ShardWriter:
             mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
             memoryview(mapped) as data,
         ):
+            yield data
+
+    def _record_offsets(self) -> list[int]:
+        """Where LMDB put each record, by a walk over its pages; see NOTE [ offsets stay ].
+
+        NOTE [ offsets stay ]: LMDB never moves a page that a later transaction does not change, and
+        the transactions that follow write to the other two databases only.
+        """
+        with self._mapped() as data:
             pages = PageFile(data)
             entries = list(pages.entries(pages.database(SAMPLES_DB)))
             del pages

@@ -5,16 +5,40 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Collection, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from readers.store.errors import RemoteError, ShardError
 from readers.store.manifest import ShardInfo
 from readers.store.place import Place, Url
+from readers.store.read_policy import ReadPolicy, tried
 from readers.store.read_threads import for_each, read_threads
 from readers.store.remote import RemoteFile, files_of
 from readers.store.wording import few
 
 _NAMED_MAX = 5
+
+
+class Listing:
+    """The names of the files in a folder, which are asked for while its manifest is read.
+
+    Args:
+        folder: The folder.
+        policy: How often it is tried again when its server fails.
+    """
+
+    def __init__(self, folder: Path, policy: ReadPolicy) -> None:
+        self._list = partial(tried, partial(os.listdir, folder), policy)
+        self._threads = read_threads()
+        self._found: Future[list[str]] | None = None
+        with suppress(RuntimeError):  # The process is ending.
+            self._found = self._threads.submit(self._list)
+
+    def names(self) -> frozenset[str]:
+        """All of them. Raises OSError."""
+        return frozenset(self._list() if self._found is None else self._found.result())
 
 
 def check_shard_files(

@@ -21,6 +21,7 @@ from readers.store.errors import ChecksumError, CodecError, ShardError
 from readers.store.layout import (
     IDENTITY_BYTES,
     INDEX_DB,
+    INDEX_PARTS_MAX,
     KEYS_DB,
     POSITION_BYTES,
     column_key,
@@ -37,16 +38,29 @@ from readers.store.record_bytes import FileBytes
 from readers.store.schema import ITEM_DTYPES, Field
 from readers.store.window import Window
 
+_INDEX_GAP_BYTES_MAX = 16 * 2**10
+"""Parts of an index with no more bytes between them count as one: they are read by one call."""
+
 _INDEX_ARRAYS = (("offset", "uint64"), ("length", "uint32"), ("crc32", "uint32"))
 
 
 def open_shard_file(path: Path, info: ShardInfo, policy: ReadPolicy | None = None) -> int:
-    """A descriptor of a shard file that is the one its manifest means, as far as its size says.
+    """A descriptor of a shard file. See `open_and_look`."""
+    return open_and_look(path, info, policy)[0]
+
+
+def open_and_look(
+    path: Path, info: ShardInfo, policy: ReadPolicy | None = None
+) -> tuple[int, os.stat_result]:
+    """A shard file that is the one its manifest means, as far as its size says.
 
     Args:
         path: Of the file.
         info: Its entry in the manifest.
         policy: How often it is tried again when its server fails. None: never.
+
+    Returns:
+        Its descriptor, and what was found out about it by it.
 
     Raises:
         ShardError: It is missing, no plain file, or of another size.
@@ -69,7 +83,7 @@ def open_shard_file(path: Path, info: ShardInfo, policy: ReadPolicy | None = Non
     except ShardError:
         os.close(descriptor)
         raise
-    return descriptor
+    return descriptor, found
 
 
 def check_size(path: Place, size: int, info: ShardInfo) -> None:
@@ -202,9 +216,48 @@ class ShardReader:
 
 
 def _window(file: FileBytes, info: ShardInfo, layout: RecordLayout) -> Window:
-    """The file while its index is walked, whose arrays lie at its end."""
+    """The file while its index is walked, with those parts of it that the walk will need."""
     dtypes = [dtype for _, dtype in _INDEX_ARRAYS] + [item.dtype for item in layout.columns]
-    return Window(file, info.sample_count * sum(np.dtype(dtype).itemsize for dtype in dtypes))
+    array_bytes = info.sample_count * sum(np.dtype(dtype).itemsize for dtype in dtypes)
+    return Window(file, info.index_parts, array_bytes)
+
+
+class _Noted:
+    """The bytes of a file, and which of them were asked for."""
+
+    def __init__(self, data: memoryview) -> None:
+        self.parts: list[tuple[int, int]] = []
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __getitem__(self, part: slice, /) -> memoryview:
+        start, stop, _ = part.indices(len(self._data))
+        self.parts.append((start, stop))
+        return self._data[start:stop]
+
+
+def index_places(data: memoryview) -> tuple[int, ...]:
+    """Where the index of a sealed shard lies, as its entry in the manifest says: found by a walk.
+
+    Args:
+        data: The whole file.
+    """
+    noted = _Noted(data)
+    pages = PageFile(noted)
+    pages.database(KEYS_DB)
+    for _, start, size in pages.entries(pages.database(INDEX_DB)):
+        noted.parts.append((start, start + size))
+    merged: list[list[int]] = []
+    for start, stop in sorted(noted.parts):
+        if merged and start - merged[-1][1] <= _INDEX_GAP_BYTES_MAX:
+            merged[-1][1] = max(merged[-1][1], stop)
+        else:
+            merged.append([start, stop])
+    if len(merged) > INDEX_PARTS_MAX:
+        return ()
+    return tuple(number for start, stop in merged for number in (start, stop - start))
 
 
 def _check_extents(

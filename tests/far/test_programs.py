@@ -54,3 +54,15 @@ def test_the_benchmark_counts_what_each_way_asks_for(tmp_path):
     assert rows["folder"]["names"] >= rows["folder"]["sample_count"]
     assert rows["ours"]["kilobytes"] > 0
     assert all(way in text and way in chart.read_text() for way in rows)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("far")
+def test_the_benchmark_of_staging_ends_without_the_network():
+    """Each way is read for an epoch; copied before, no shard is asked for."""
+    text = run("bench_staging.py", "--images", 64, "--delay", 0, "--epochs", 1)
+    lines = {line.split()[0]: line.split() for line in text.splitlines() if line.strip()}
+    assert {"far", "staging", "staged", "packer", "plain"} <= lines.keys()
+    assert int(lines["far"][5]) > 10
+    assert int(lines["staged"][5]) <= 4
+    assert int(lines["staged"][8]) > 1

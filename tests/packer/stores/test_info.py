@@ -39,7 +39,7 @@ def test_a_description_says_what_a_person_asks_first(shards):
     """How much of what, made of what and how, which fields, which classes."""
     lines = describe(shards).splitlines()
     size = sum(path.stat().st_size for path in shards.glob("shard-*"))
-    assert lines[0] == f"{shards}: 12 samples, {size:,} bytes in 4 shards, format 1.1"
+    assert lines[0] == f"{shards}: 12 samples, {size:,} bytes in 4 shards, format 1.2"
     assert lines[1] == "source: imagefolder, found 12, rejected 0, ignored 0"
     assert lines[2].startswith("recipe: size=320, fit=stretch, scaling=fast, image=raw, mode=rgb, ")
     assert lines[3:9] == [

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import mmap
 import os
 import threading
 
@@ -188,3 +190,16 @@ def test_buffers_are_pinned_beside_a_gpu():
     assert tensor.is_pinned()
     tensor.fill_(3)
     assert int(tensor.to("cuda", non_blocking=True).sum()) == 3 * 2**22
+
+
+def test_a_kernel_without_huge_pages_will_do(monkeypatch):
+    """It refuses to be told of them (EINVAL), as that of a small virtual machine."""
+
+    class Refusing(mmap.mmap):
+        def madvise(self, *arguments):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr("readers.reading.buffers.mmap.mmap", Refusing)
+    memory = Memory(2**23)
+    assert memory.byte_count == 2**23
+    assert len(memory.window()) == 2**23

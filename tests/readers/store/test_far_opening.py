@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 import threading
 from collections import Counter
 
+import msgspec
 import numpy as np
 import pytest
 
 from readers.store import open_files, reader, shard_reader
 from readers.store.errors import ManifestError, ShardError
+from readers.store.manifest import read_manifest
 from readers.store.open_files import OpenFiles
 from readers.store.read_policy import ReadPolicy
 from readers.store.reader import open_store
@@ -72,6 +76,26 @@ def test_the_first_sample_needs_its_own_shard_alone(folder, calls):
     assert sum(count for (name, _), count in calls.items() if name == "listdir") == 1
 
 
+def test_the_folder_is_listed_while_the_manifest_is_read(folder, monkeypatch):
+    """Neither waits for the other."""
+    both = threading.Barrier(2)
+
+    def together(name):
+        real = getattr(os, name)
+
+        def call(what, *arguments, **settings):
+            if name == "listdir" or os.fspath(what).endswith("manifest.json"):
+                both.wait(WAIT_S)
+            return real(what, *arguments, **settings)
+
+        monkeypatch.setattr(os, name, call)
+
+    together("listdir")
+    together("open")
+    open_store(folder, access="read")
+    assert not both.broken
+
+
 def test_an_epoch_asks_twice_of_each_shard(folder, calls):
     """One open and one look at its size, whatever the number of samples; its index is two reads."""
     store = open_store(folder, access="read")
@@ -80,9 +104,7 @@ def test_an_epoch_asks_twice_of_each_shard(folder, calls):
         store.bytes.fetch([store.located(order[first : first + 8]).records()])
     metadata = of_shards(calls, "open", "stat", "lstat", "fstat")
     assert len(metadata) == 20
-    # The descriptor that is kept is a copy of the first one, which is looked at as well: no call
-    # to a server, which has said so as the file was opened.
-    assert max(metadata.values()) <= 3
+    assert max(metadata.values()) == 2
     assert max(of_shards(calls, "open").values()) == 1
     reads = of_shards(calls, "preadv")
     assert sum(reads.values()) <= 2 * 20 + 40
@@ -248,3 +270,63 @@ def test_an_index_is_read_without_its_neighbours(folder, monkeypatch):
     open_store(folder, access="read").shard(4)
     assert told[0] == os.POSIX_FADV_RANDOM
     assert told.count("read") <= 2
+
+
+class Gate:
+    """Reads of which none is answered before so many are under way."""
+
+    def __init__(self, count):
+        self.real = os.preadv
+        self.together = threading.Barrier(count)
+        self.places = []
+
+    def __call__(self, descriptor, into, offset):
+        self.places.append((offset, sum(map(len, into))))
+        self.together.wait(WAIT_S)
+        return self.real(descriptor, into, offset)
+
+
+@pytest.fixture
+def scattered(tmp_path, write_store):
+    """A shard whose index lies here and there, as LMDB puts it into pages that became free."""
+    samples = [{"key": str(at), "data": bytes(2**16), "label": at} for at in range(120)]
+    fields = [Field(name="key", kind="text"), Field(name="data", kind="bytes"), FIELDS[1]]
+    return write_store(tmp_path / "s", fields, samples, [120])
+
+
+def test_an_index_comes_in_one_round_trip_wherever_it_lies(scattered, monkeypatch):
+    """By the places that the manifest names, all of them at once, and nothing else is read."""
+    store = open_store(scattered, access="read")
+    parts = store.manifest.shards[0].index_parts
+    assert len(parts) >= 2
+    gate = Gate(len(parts))
+    monkeypatch.setattr(os, "preadv", gate)
+    assert store.shard(0).columns["label"].tolist() == list(range(120))
+    assert sorted(gate.places) == parts
+    assert sum(count for _, count in parts) < 2**16
+
+
+def test_an_index_is_found_without_the_manifest_or_in_spite_of_it(scattered):
+    """That of an older store, and one whose manifest names other places."""
+    manifest = read_manifest(scattered)
+    (info,) = manifest.shards
+    for index in ((), (4096, 10), (0, info.bytes)):
+        changed = msgspec.structs.replace(info, index=index)
+        other = msgspec.structs.replace(manifest, shards=(changed,))
+        store = reader.StoreReader(scattered, other, "read")
+        assert store.shard(0).columns["label"].tolist() == list(range(120))
+        assert store.find(b"77") == 77
+
+
+def test_samples_are_found_without_loading_what_takes_long(folder):
+    """Each loader worker does it before its first batch: numpy.ma would take it 10 ms."""
+    code = f"""
+import sys
+import numpy as np
+from readers.store.reader import open_store
+store = open_store({str(folder)!r}, access="read")
+assert store.located(np.array([39, 0, 7])).column("label").tolist() == [39, 0, 7]
+assert "numpy.ma" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

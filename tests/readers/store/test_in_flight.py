@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import random
 from collections import Counter
 
@@ -78,3 +79,39 @@ def test_it_keeps_the_limit_that_it_was_given(most):
     limits = run(InFlight(most), at_most(500, 0.002), 3)
     assert max(limits) <= most
     assert min(limits) >= 1
+
+
+class Fixed:
+    """A number that does not look for itself."""
+
+    def __init__(self, limit):
+        self.limit = limit
+
+    def done(self, byte_count, now, *, is_busy):
+        pass
+
+
+def bytes_per_s(in_flight, round_trip_s, line_bytes_per_s, seconds=6.0, seed=0):
+    """What comes from a server: reads share a line, one after the other, and then take a round trip
+    each, side by side. The line is busier the more of them there are, as cores are with threads.
+    """
+    rng, now, free, ends, byte_count = random.Random(seed), 0.0, 0.0, [], 0
+    while now < seconds:
+        while len(ends) < in_flight.limit:
+            burden = 1 + 0.003 * max(0, len(ends) - 8)
+            free = max(free, now) + READ_BYTES / line_bytes_per_s * burden
+            heapq.heappush(ends, free + round_trip_s * rng.uniform(0.7, 1.3))
+        now = heapq.heappop(ends)
+        byte_count += READ_BYTES
+        in_flight.done(READ_BYTES, now, is_busy=True)
+    return byte_count / now
+
+
+@pytest.mark.parametrize("round_trip_s", [0.0005, 0.002, 0.01, 0.05])
+@pytest.mark.parametrize("line_bytes_per_s", [60e6, 250e6, 1e9])
+def test_what_it_finds_is_nearly_the_best_fixed_number(round_trip_s, line_bytes_per_s):
+    """From the first read on, with all that it tries on the way, over 6 s."""
+    server = round_trip_s, line_bytes_per_s
+    best = max(bytes_per_s(Fixed(count), *server) for count in (4, 8, 16, 24, 32, 48, 64))
+    found = [bytes_per_s(InFlight(64), *server, seed=seed) for seed in (1, 2)]
+    assert sum(found) / len(found) > 0.9 * best

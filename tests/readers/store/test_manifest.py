@@ -43,6 +43,7 @@ SHARDS = [
         bytes=4096 * (at + 3),
         sha256=f"{at}" * 64,
         identity="ab" * 32,
+        index=(0, 8192, 4096 * (at + 2), 100),
     )
     for at in range(3)
 ]
@@ -104,15 +105,46 @@ def test_equal_manifests_are_equal_bytes():
         "format", "schema", "classes", "splits", "sample_count", "shards", "recipe", "source",
         "statistics", "versions", "sha256",
     ]  # fmt: skip
-    assert tree["format"] == {"name": "packer-store", "major": 1, "minor": 1}
+    assert tree["format"] == {"name": "packer-store", "major": 1, "minor": 2}
     assert tree["shards"][1] == {
         "file": "shard-00001.lmdb",
         "sample_count": 11,
         "bytes": 16384,
         "sha256": "1" * 64,
         "identity": "ab" * 32,
+        "index": [0, 8192, 12288, 100],
     }
     assert manifest_bytes(MANIFEST).endswith(b"}\n")
+
+
+def test_where_an_index_lies_need_not_be_said():
+    """Stores of version 1.1 do not."""
+    tree = plain()
+    for shard in tree["shards"]:
+        del shard["index"]
+    found = parsed(tree)
+    assert [shard.index_parts for shard in found.shards] == [[]] * 3
+    assert MANIFEST.shards[1].index_parts == [(0, 8192), (12288, 100)]
+
+
+@pytest.mark.parametrize(
+    ("index", "text"),
+    [
+        ([0], "1 numbers say where its index lies"),
+        ([0, 1] * 65, "130 numbers say where its index lies"),
+        ([-1, 10], "10 bytes of its index at -1"),
+        ([0, 0], "0 bytes of its index at 0"),
+        ([12288, 1], "1 bytes of its index at 12288, expected one or more inside the file's 12288"),
+        ([0, 2**70], None),
+        ([0, "1"], None),
+    ],
+)
+def test_an_index_that_leaves_its_file_is_refused(index, text):
+    """Memory is taken for as many bytes as the manifest names."""
+    tree = plain()
+    tree["shards"][0]["index"] = index
+    with pytest.raises(ManifestError, match=text):
+        parsed(tree)
 
 
 def test_what_a_later_minor_version_adds_is_passed_over():
@@ -131,9 +163,9 @@ def test_what_a_later_minor_version_adds_is_passed_over():
 @pytest.mark.parametrize(
     ("change", "found"),
     [
-        ({"major": 2}, "packer-store 2.1"),
-        ({"major": 0}, "packer-store 0.1"),
-        ({"name": "webdataset"}, "webdataset 1.1"),
+        ({"major": 2}, "packer-store 2.2"),
+        ({"major": 0}, "packer-store 0.2"),
+        ({"name": "webdataset"}, "webdataset 1.2"),
         ({"name": "other", "major": 7, "minor": 3}, "other 7.3"),
     ],
 )

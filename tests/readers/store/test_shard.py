@@ -28,7 +28,7 @@ from readers.store.npy import npy_bytes, npy_view
 from readers.store.record import RecordLayout, RecordReader, pack_record
 from readers.store.schema import Field, Schema
 from readers.store.shard import ShardWriter, check_against_lmdb, file_sha256
-from readers.store.shard_reader import ShardReader, open_shard_file
+from readers.store.shard_reader import ShardReader, index_places, open_shard_file
 from tests.readers.store.making import (
     FIXED,
     NUMBERS,
@@ -121,7 +121,9 @@ def test_an_lmdb_client_finds_what_the_format_says(kind, tmp_path):
         bytes=len(data),
         sha256=hashlib.sha256(data).hexdigest(),
         identity=digest.hexdigest(),
+        index=index_places(memoryview(data)),
     )
+    assert 0 < sum(count for _, count in info.index_parts) <= len(data)
 
 
 def _loaded(data: bytes) -> np.ndarray:
