@@ -43,7 +43,7 @@ STRUCT_CODES = {
 }
 """What a header item of each element type is to `struct`."""
 
-_INT_BOUNDS = {
+INT_BOUNDS = {
     name: (int(np.iinfo(name).min), int(np.iinfo(name).max) + 1)
     for name in STRUCT_CODES
     if "int" in name
@@ -179,7 +179,7 @@ def _check_size(byte_count: int) -> None:
 
 def _fitting_scalar(field: Field, value: Any) -> Any:
     """The value as the Python number that is stored; of a float, the nearest that its type has."""
-    if type(value) is int and (bounds := _INT_BOUNDS.get(field.dtype or "")) is not None:
+    if type(value) is int and (bounds := INT_BOUNDS.get(field.dtype or "")) is not None:
         if not bounds[0] <= value < bounds[1]:
             raise CodecError(f"{value!r} does not fit {field.dtype}")
         return _checked_position(field, value)

@@ -9,6 +9,7 @@ import errno
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -32,7 +33,8 @@ from readers.store.layout import (
 from readers.store.manifest import ShardInfo
 from readers.store.npy import npy_bytes
 from readers.store.pages import PageFile
-from readers.store.record import RecordLayout, pack_record
+from readers.store.record import RecordLayout
+from readers.store.record_packer import RecordPacker
 from readers.store.schema import Schema
 from readers.store.shard_reader import ShardReader
 
@@ -67,6 +69,7 @@ class ShardWriter:
     def __init__(self, path: Path, layout: RecordLayout) -> None:
         self._path = path
         self._layout = layout
+        self._packer = RecordPacker(layout)
         self._pending: list[tuple[bytes, bytes | bytearray]] = []
         self._pending_bytes = 0
         self._lengths: list[int] = []
@@ -113,7 +116,7 @@ class ShardWriter:
             CodecError: A value does not fit its field.
             OSError: The file cannot be written.
         """
-        record, header = pack_record(self._layout, values)
+        record, header = self._packer.pack(values)
         self.add_record(key, record, header)
 
     def add_record(self, key: bytes, record: bytes | bytearray, header: Sequence[Any]) -> None:
@@ -127,12 +130,10 @@ class ShardWriter:
         Raises:
             OSError: The file cannot be written.
         """
-        from zlib import crc32
-
         self._pending.append((key_from_index(self.sample_count), record))
         self._pending_bytes += len(record)
         self._lengths.append(len(record))
-        self._checksums.append(crc32(record))
+        self._checksums.append(zlib.crc32(record))
         self._digests.append(digest_from_key(key))
         for column, at in zip(self._columns, self._column_places, strict=True):
             column.append(header[at])
