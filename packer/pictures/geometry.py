@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from packer.recipe import Fit
+from packer.recipe import Fit, Recipe
 from readers.store.shapes.affine import Affine
 
 
@@ -83,6 +83,23 @@ def plan_fit(
     affine = fit_affine((width, height), resized, offset)
     affine.flags.writeable = False  # Pictures of one size share it.
     return FitPlan(resized, offset, final, affine)
+
+
+def known_size(
+    image_size: tuple[int, int] | None, recipe: Recipe
+) -> tuple[int, int] | tuple[None, None]:
+    """(height, width) of every stored image, where it is known before one is read.
+
+    Args:
+        image_size: (height, width) that all pictures have, upright; None where that is not known.
+        recipe: The build's recipe.
+    """
+    if recipe.square_side is not None:
+        return recipe.square_side, recipe.square_side
+    if image_size is None:
+        return None, None
+    height, width = image_size
+    return plan_fit(width, height, recipe.size, recipe.fit, recipe.max_side).final[::-1]
 
 
 def _scaled(width: int, height: int, size: int, side: int) -> tuple[int, int]:
