@@ -21,8 +21,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from readers.store.codecs import Codec, codec_of, fitting_array, little
+from readers.store.codecs import Codec, codec_of, decode_reduced, fitting_array, little
 from readers.store.errors import CodecError, ImageError
 from readers.store.layout import PAYLOAD_ALIGNMENT_BYTES
 from readers.store.schema import Field, Schema, field_bytes
@@ -271,6 +272,27 @@ class RecordReader:
         assert field.codec in ("original", "mixed")
         header, bounds = self._parts(record)
         return record[bounds[turn] : bounds[turn + 1]], header[last - 1]
+
+    def reduced(self, record: memoryview, reduction: int) -> NDArray[Any]:
+        """An image that is a file's bytes, when it is the one chosen field, of reduced size.
+
+        Args:
+            record: One of which `encoded` says that it holds a file.
+            reduction: See `decode_reduced`.
+
+        Raises:
+            CodecError: The bytes are no record of this layout; the text names the field.
+            ImageError: The file cannot be decoded.
+        """
+        ((name, field, _, turn, first, last),) = self._variable
+        header, bounds = self._parts(record)
+        payload = record[bounds[turn] : bounds[turn + 1]]
+        try:
+            return decode_reduced(field, header[first:last], payload, reduction)
+        except CodecError as error:
+            raise CodecError(f"field {name!r}: {error}") from error
+        except ImageError as error:
+            raise ImageError(f"field {name!r}: {error}") from error
 
     def unpack(self, record: memoryview) -> dict[str, Any]:
         """The chosen fields of one record.

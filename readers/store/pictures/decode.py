@@ -37,6 +37,7 @@ from readers.store.pictures.image_header import (
 )
 from readers.store.pictures.orientation import turn_upright, upright_size
 from readers.store.pictures.pillow_files import of_any_size, open_picture, reading_by_pillow
+from readers.store.pictures.reduction import reduced_side
 from readers.store.pictures.tiff_planes import (
     PREMULTIPLIED,
     TiffPlanes,
@@ -111,7 +112,7 @@ def decode_image(
     if header.format != "TIFF":
         pixels = turn_upright(pixels, header.orientation)
     found = pixels.shape[:2]
-    stored = -(-header.height // reduction), -(-header.width // reduction)
+    stored = reduced_side(header.height, reduction), reduced_side(header.width, reduction)
     expected = upright_size(*stored, header.orientation)
     if found != expected:
         raise ImageError(
