@@ -11,6 +11,7 @@ import functools
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from packer.recipe import Fit, Recipe
 from readers.store.shapes.affine import Affine
@@ -33,6 +34,13 @@ class FitPlan:
     offset: tuple[int, int]
     final: tuple[int, int]
     affine: Affine
+
+    @functools.cached_property
+    def stored_affine(self) -> NDArray[np.float32]:
+        """`affine` as it is stored."""
+        stored = self.affine.astype(np.float32)
+        stored.flags.writeable = False
+        return stored
 
 
 @functools.lru_cache(2**12)

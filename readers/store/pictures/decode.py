@@ -353,7 +353,10 @@ def in_mode(pixels: NDArray[Any], mode: str) -> NDArray[Any]:
             if is_gray
             else cv2.cvtColor(pixels[..., :3], cv2.COLOR_RGB2GRAY)[..., None]
         )
-    color = np.repeat(pixels[..., :1], 3, axis=2) if is_gray else pixels[..., :3]
+    if count == 1:
+        color = cv2.cvtColor(pixels, cv2.COLOR_GRAY2RGB)
+    else:
+        color = np.repeat(pixels[..., :1], 3, axis=2) if is_gray else pixels[..., :3]
     if mode == "rgb":
         return color
     has_alpha = count in (2, 4)
