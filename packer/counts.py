@@ -12,6 +12,9 @@ Key = TypeVar("Key", bound=Hashable)
 
 def count_values(counts: MutableMapping[Any, int], values: Any) -> None:
     """Count the values of one field of one more sample: a number, or an array of them."""
+    if type(values) is int:  # Nearly always; numpy takes 3 us to make an array of it.
+        counts[values] = counts.get(values, 0) + 1
+        return
     for value in np.atleast_1d(values).tolist():
         counts[value] = counts.get(value, 0) + 1
 

@@ -14,6 +14,7 @@ from packer.files.sizes import picture_bytes_max
 from packer.items.annotations import unpack_annotations
 from packer.items.raw_item import RawItem, Reject, item_place
 from packer.pictures.sample_maker import SampleMaker
+from packer.pictures.statistics import PixelCounter
 from packer.raw.containers import Containers
 from packer.raw.files import RawFileError
 from packer.raw.read_ahead import Files, ReadAhead, content_digest
@@ -57,6 +58,7 @@ def build_shard(
     maker = SampleMaker(plan.root, schema, recipe, plan.mask_colors, containers)
     bytes_max = picture_bytes_max(recipe.pixels_max)
     report = TaskReport(may_pass=bool(lost))
+    counter = PixelCounter(report.tally)
     contents = bytearray()
     path = scratch / task.name
     path.unlink(missing_ok=True)  # A build that was killed may have left it.
@@ -68,7 +70,7 @@ def build_shard(
                 files: Files = {}
                 if reason is None:
                     files = reader.files(done - 1)
-                    reason = _add(writer, item, files, maker, report)
+                    reason = _add(writer, item, files, maker, report, counter)
                 contents += content_digest(files)
                 if reason is not None:
                     if item.annotations:
@@ -79,6 +81,7 @@ def build_shard(
                 if plan.stops_at_reject:
                     _stop_at_first(report)
                 on_progress(done)
+        counter.flush()
         report.contents = bytes(contents)
         if writer.sample_count == 0:
             writer.abort()
@@ -104,7 +107,12 @@ def _stop_at_first(report: TaskReport) -> None:
 
 
 def _add(
-    writer: ShardWriter, item: RawItem, files: Files, maker: SampleMaker, report: TaskReport
+    writer: ShardWriter,
+    item: RawItem,
+    files: Files,
+    maker: SampleMaker,
+    report: TaskReport,
+    counter: PixelCounter,
 ) -> str | None:
     """Add the sample of one item, or say why it cannot be one."""
     try:
@@ -133,7 +141,7 @@ def _add(
         if name in sample.values:
             count_values(counts, sample.values[name])
     image = sample.image
-    report.tally.add(image.pixels, image.original_size)
+    counter.add(image.pixels, image.original_size)
     if image.extra_frame_count:
         report.extra_frame_counts[item.path] = image.extra_frame_count
     return None

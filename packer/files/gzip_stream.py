@@ -58,6 +58,9 @@ class GzipStream:
             raise GzipDamageError(self._damage[1])
         if self._stream is None or position < self.end - len(self._piece):
             self._start_over()
+        first = position - (self.end - len(self._piece))
+        if last <= self.end:  # Nearly always, of small images.
+            return self._piece[first : first + byte_count]
         parts = io.BytesIO()
         while position < last:
             if position < self.end:

@@ -11,8 +11,6 @@ palettes up, scale 2 bits to 8, and smooth what they resize. Nothing of that hap
 from __future__ import annotations
 
 import functools
-import importlib
-import io
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -22,6 +20,7 @@ from numpy.typing import NDArray
 from readers.store.errors import ImageError
 from readers.store.pictures.essentials import essentials
 from readers.store.pictures.image_header import ImageHeader, read_header
+from readers.store.pictures.pillow_files import open_as
 from readers.store.schema import Field
 from readers.store.wording import few_text
 
@@ -114,13 +113,11 @@ def decode_mask(data: bytes, pixels_max: int) -> MaskPixels:
         )
     if header.frame_count > 1:
         raise ImageError(f"{header.frame_count} pictures in one file; a mask is one")
-    # By the plugin rather than `Image.open`: the size was checked against our own limit, and
-    # Pillow's is lower.
-    factory, _ = importlib.import_module("PIL.Image").OPEN[header.format]
     if header.format == "PNG":
         data = next(essentials(data))  # Pillow would give it up for a damaged comment.
     try:
-        image = factory(io.BytesIO(data), "")
+        # The size was checked against our own limit, and Pillow's is lower.
+        image: Any = open_as(data, header.format)
         if header.format == "TIFF":
             _check_tiff(image, header)
         # What loading takes to be done is gone afterwards.

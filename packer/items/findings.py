@@ -113,6 +113,7 @@ class Findings:
         splits: tuple[str, ...] = (),
         fields: tuple[Field, ...] = (),
         mask_colors: tuple[tuple[int, int, int], ...] = (),
+        image_size: tuple[int, int] | None = None,
     ) -> Scan:
         """All of it; the items as they stand, which is the order of the store.
 
@@ -124,6 +125,7 @@ class Findings:
             splits: Names of the splits.
             fields: What the store holds beside key and image.
             mask_colors: Colour of each value of the masks, where their files hold colours.
+            image_size: (height, width) of every image, where it is known; see `Scan`.
         """
         return Scan(
             format=name,
@@ -138,6 +140,7 @@ class Findings:
             ignored=self.ignored,
             notes=self.notes,
             choices=self.choices,
+            image_size=image_size,
         )
 
 

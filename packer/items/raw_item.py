@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -159,6 +159,12 @@ class Ignored:
         return sum(self.counts.values())
 
 
+def only_size(sizes: Iterable[tuple[int, int] | None]) -> tuple[int, int] | None:
+    """The (height, width) that all images have; None where they differ or one is not known."""
+    found = set(sizes)
+    return found.pop() if len(found) == 1 else None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scan:
     """All that a source found under a raw path.
@@ -180,6 +186,8 @@ class Scan:
         choices: What the source decided where the data leaves it open, by name; kept in the
             manifest: `{"voc_origin": "1"}`.
         options: What the source was asked for, `SourceOptions.asked`; kept in the manifest.
+        image_size: (height, width) of every image, upright, where the source knows that all have
+            one.
     """
 
     format: str
@@ -195,3 +203,4 @@ class Scan:
     notes: list[str] = field(default_factory=list)
     choices: dict[str, str] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
+    image_size: tuple[int, int] | None = None

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
-from packer.recipe import EXACT_FITS, Fit, Size
+from packer.recipe import EXACT_FITS, Fit, Recipe, Size
 from readers.store.shapes.affine import Affine
 
 
@@ -34,6 +35,13 @@ class FitPlan:
     offset: tuple[int, int]
     final: tuple[int, int]
     affine: Affine
+
+    @functools.cached_property
+    def stored_affine(self) -> NDArray[np.float32]:
+        """`affine` as it is stored."""
+        stored = self.affine.astype(np.float32)
+        stored.flags.writeable = False
+        return stored
 
 
 @functools.lru_cache(2**12)
@@ -91,6 +99,23 @@ def plan_fit(
     affine = fit_affine((width, height), resized, offset)
     affine.flags.writeable = False  # Pictures of one size share it.
     return FitPlan(resized, offset, final, affine)
+
+
+def known_size(
+    image_size: tuple[int, int] | None, recipe: Recipe
+) -> tuple[int, int] | tuple[None, None]:
+    """(height, width) of every stored image, where it is known before one is read.
+
+    Args:
+        image_size: (height, width) that all pictures have, upright; None where that is not known.
+        recipe: The build's recipe.
+    """
+    if recipe.stored_size is not None:
+        return recipe.stored_size
+    if image_size is None:
+        return None, None
+    height, width = image_size
+    return plan_fit(width, height, recipe.size, recipe.fit, recipe.max_side).final[::-1]
 
 
 def _scaled(width: int, height: int, size: int, side: int) -> tuple[int, int]:

@@ -146,9 +146,10 @@ def _prepared(
 ) -> Prepared:
     """The stored picture with its geometry."""
     height, width = original_size
-    affine = plan.affine
+    transform = plan.stored_affine
     if turn != 1:
-        affine = compose(orientation_affine(turn, width, height), affine)
+        affine = compose(orientation_affine(turn, width, height), plan.affine)
+        transform = affine.astype(np.float32)
     return Prepared(
         image=image,
         size=(pixels.shape[0], pixels.shape[1], pixels.shape[2]),
@@ -156,7 +157,7 @@ def _prepared(
         orientation=orientation,
         pixels=pixels,
         original_size=original_size,
-        transform=affine.astype(np.float32),
+        transform=transform,
         extra_frame_count=extra_frame_count,
         turn=turn,
         plan=plan,

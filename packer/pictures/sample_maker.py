@@ -63,6 +63,11 @@ class SampleMaker:
         self._schema = schema
         self._recipe = recipe
         self._mask_colors = mask_colors
+        self._lists = {
+            field.name: field.dtype
+            for field in schema.fields
+            if field.kind in ("label", "array") and field.shape
+        }
         self._is_kept_open = containers is not None
         self._bytes_max = picture_bytes_max(recipe.pixels_max)
         self._containers = containers or Containers(root, self._bytes_max)
@@ -118,10 +123,10 @@ class SampleMaker:
             except RawFileError as error:
                 reason = f"mask {readable_path(file.path)}: {error}"
                 raise RawFileError(reason, may_pass=error.may_pass) from error
-        for name, value in item.values.items():
-            field = self._schema[name]
-            is_list = field.kind in ("label", "array") and field.shape
-            values[name] = np.array(value, field.dtype) if is_list else value
+        values.update(item.values)
+        for name, dtype in self._lists.items():
+            if name in item.values:
+                values[name] = np.array(item.values[name], dtype)
         return MadeSample(values, objects, prepared)
 
     def _prepared(self, item: RawItem, files: Files) -> Prepared:

@@ -24,19 +24,13 @@ from numpy.typing import NDArray
 
 from packer.recipe import Recipe
 from readers.store.errors import ImageError
+from readers.store.pictures.reduction import REDUCED_MARGIN, REDUCTIONS
 
 _SUPERSAMPLED = (1.25, 2.25)
 """How many times the size a picture is for which it is as good. Against Pillow's Lanczos filter it
 is then at most 1.0 dB behind averaging by area, and 0.2 dB ahead at best; at 1.1 it is 1.8 behind,
 since two interpolations blur, at 2.6 it is 1.5 behind, since the first one begins to skip
 pixels."""
-
-_REDUCTIONS = (8, 4, 2)
-"""By how much JPEG's decoder can divide both sides."""
-
-_MARGIN = 1.5
-"""How many times the wanted size a reduced picture has at least. At 1 it is within 44.5 dB, here
-within 47.1, at 2 within 51.4, and one half of the reductions are gone."""
 
 _SHIFT_PIXELS = 0.25
 """A reduced side is rounded up, so that its end is this much beside its place, at most."""
@@ -53,8 +47,8 @@ def reduction(size: tuple[int, int], to: tuple[int, int], recipe: Recipe) -> int
     if recipe.scaling == "exact":
         return 1
     sides = tuple(zip(size, to, strict=True))
-    for factor in _REDUCTIONS:
-        is_large = all(side >= _MARGIN * factor * wanted for side, wanted in sides)
+    for factor in REDUCTIONS:
+        is_large = all(side >= REDUCED_MARGIN * factor * wanted for side, wanted in sides)
         if is_large and all(
             -side % factor * wanted <= _SHIFT_PIXELS * side for side, wanted in sides
         ):

@@ -19,7 +19,7 @@ from packer.files.sizes import picture_bytes_max
 from packer.items.item_columns import are_plain_files, byte_counts
 from packer.items.raw_item import Scan
 from packer.pictures.forms import drawn
-from packer.pictures.geometry import plan_fit
+from packer.pictures.geometry import known_size, plan_fit
 from packer.plan.sampling import ENCODED, HEADERS, Sampled, SampleSize, sample_of
 from packer.policies import POLICIES
 from packer.recipe import Recipe
@@ -156,8 +156,8 @@ class Estimator:
     def _pixel_counts(self, recipe: Recipe) -> NDArray[np.int64]:
         """Pixels of each item's image as it will be stored, about."""
         count = len(self._scan.items)
-        if recipe.stored_size is not None:
-            height, width = recipe.stored_size
+        height, width = known_size(self._scan.image_size, recipe)
+        if height is not None and width is not None:
             return np.full(count, height * width, np.int64)
         found = [
             (sampled.item.byte_count, pixels)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packer.items.raw_item import RawItem, Scan
+from packer.pictures.geometry import known_size
 from packer.plan.arrange import arranged
 from packer.plan.cuts import cut_items, shard_bytes_limit
 from packer.plan.estimate import CHANNEL_COUNTS, Estimator, recipe_for_target, store_bytes
@@ -87,12 +88,12 @@ def _opencv_version() -> str:
 def make_schema(scan: Scan, recipe: Recipe) -> Schema:
     """The fields of a sample of a build."""
     channel_count = CHANNEL_COUNTS[recipe.mode]
-    height, width = recipe.stored_size or (None, None)
+    sides = known_size(scan.image_size, recipe)
     image = Field(
         name="image",
         kind="image",
         dtype=None if recipe.mode == "unchanged" else "uint8",
-        shape=(height, width, channel_count),
+        shape=(*sides, channel_count),
         codec=POLICIES[recipe.image].codec,
         mode=None if recipe.image == "raw" else recipe.mode,
     )
@@ -100,19 +101,19 @@ def make_schema(scan: Scan, recipe: Recipe) -> Schema:
         (
             Field(name="key", kind="text"),
             image,
-            *(_stored_field(field, (height, width), recipe) for field in scan.fields),
+            *(_stored_field(field, sides, recipe) for field in scan.fields),
             Field(name="original_size", kind="array", dtype="int32", shape=(2,)),
             Field(name="transform", kind="array", dtype="float32", shape=(2, 3)),
         )
     )
 
 
-def _stored_field(field: Field, size: tuple[int | None, int | None], recipe: Recipe) -> Field:
+def _stored_field(field: Field, sides: tuple[int | None, int | None], recipe: Recipe) -> Field:
     """A source's field as it is stored: a mask has the images' size, and loses no id."""
     if field.kind != "mask":
         return field
     codec: ImageCodec | None = None if recipe.image == "raw" else "png"
-    return msgspec.structs.replace(field, shape=size, codec=codec)
+    return msgspec.structs.replace(field, shape=sides, codec=codec)
 
 
 def make_plan(scan: Scan, recipe: Recipe) -> BuildPlan:

@@ -116,8 +116,11 @@ class ReadAhead:
     def files(self, position: int) -> Files:
         """The files of the item at a position. Each is asked for once, in rising order."""
         if self._pool is None:
+            item = self._items[position]
+            if item.member is not None and not item.masks:
+                return {}
             started = time.monotonic()
-            files = read_files(self._root, self._items[position], self._bytes_max)
+            files = read_files(self._root, item, self._bytes_max)
             self._pace.add(time.monotonic() - started)
             if self._pace.is_slow:
                 self._pool = ThreadPoolExecutor(THREAD_COUNT, thread_name_prefix="read-ahead")

@@ -24,12 +24,13 @@ from packer.files.cifar import (
     PICKLE_BYTES_MAX,
     PIXEL_BYTES,
     PYTHON,
+    SIDE,
     pixel_rows,
     read_python_batch,
 )
 from packer.files.safe_pickle import UnsafePickleError
 from packer.files.start import pointer_reason, pointer_reason_of
-from packer.items.raw_item import Member, RawFile, RawItem, Scan
+from packer.items.raw_item import Member, RawFile, RawItem, Scan, only_size
 from packer.sources.class_names import ClassNames, read_class_names
 from packer.sources.container_files import ContainerFiles, find_container_files, split_of_path
 from packer.sources.pairing import split_path
@@ -48,13 +49,14 @@ _NAMES = re.compile(
 
 @dataclass
 class _Batch:
-    """Labels of one file, and where its images are."""
+    """Labels of one file, and where its images are; the size that all of them have, if any."""
 
     file: RawFile
     version: str
     labels: list[int]
     coarse_labels: list[int]
     byte_counts: list[int]
+    size: tuple[int, int] | None
 
     def position(self, number: int) -> int:
         """`Member.position` of an image: its number, or in a binary file where its pixels begin."""
@@ -127,7 +129,12 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         note = f"class names: {names_text(classes.names)}"
     found.findings.notes.append(note)
     return found.findings.as_scan(
-        name, found.root, classes=classes.names, splits=splits, fields=tuple(fields)
+        name,
+        found.root,
+        classes=classes.names,
+        splits=splits,
+        fields=tuple(fields),
+        image_size=only_size(batch.size for batch in batches if batch.labels),
     )
 
 
@@ -208,7 +215,8 @@ def _read_batch(file: RawFile, has_coarse: bool, found: ContainerFiles) -> _Batc
     coarse: list[int] = []
     if "coarse_labels" in content:
         coarse = _numbers(content, "coarse_labels", len(rows))
-    return _Batch(file, PYTHON, labels, coarse, [row.size for row in rows])
+    size = only_size((row.shape[0], row.shape[1]) for row in rows)
+    return _Batch(file, PYTHON, labels, coarse, [row.size for row in rows], size)
 
 
 def _numbers(content: dict[str, Any], key: str, count: int) -> list[int]:
@@ -239,7 +247,8 @@ def _read_binary(file: RawFile, has_coarse: bool, found: ContainerFiles) -> _Bat
     records = np.memmap(found.full_path(file.path), np.uint8, "r") if count else np.empty(0)
     labels = records.reshape(count, record_bytes)[:, :label_bytes]
     coarse = labels[:, 0].tolist() if has_coarse else []
-    return _Batch(file, BINARY, labels[:, -1].tolist(), coarse, [PIXEL_BYTES] * count)
+    byte_counts = [PIXEL_BYTES] * count
+    return _Batch(file, BINARY, labels[:, -1].tolist(), coarse, byte_counts, (SIDE, SIDE))
 
 
 def _add_items(

@@ -19,7 +19,7 @@ from packer.files.idx import (
     read_labels,
 )
 from packer.files.start import pointer_reason_of
-from packer.items.raw_item import Member, RawFile, RawItem, Scan
+from packer.items.raw_item import Member, RawFile, RawItem, Scan, only_size
 from packer.sources.class_names import ClassNames
 from packer.sources.container_files import ContainerFiles, find_container_files, split_of_path
 from packer.sources.pairing import split_path
@@ -97,7 +97,12 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
     if not is_labelled:
         notes.append("unlabelled: there is no file of labels (named like train-labels-idx1-ubyte)")
     return found.findings.as_scan(
-        name, found.root, classes=classes.names, splits=splits, fields=tuple(fields)
+        name,
+        found.root,
+        classes=classes.names,
+        splits=splits,
+        fields=tuple(fields),
+        image_size=only_size((header.height, header.width) for _, _, header, _ in parts),
     )
 
 

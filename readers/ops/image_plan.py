@@ -222,7 +222,8 @@ class ImagePlan:
         numbers = Numbers(self._spans, seed, epoch, indices)
         row = SIZE_ROWS[type(self.size_op)]
         windows, placements = row.place(self.size_op, sizes, self._first_size, numbers)
-        methods = _methods(windows[:, 2:], placements[:, 2:], self.interpolation)
+        sides = placements[:, 2:]
+        methods = _methods(windows[:, 2:], sides, self.interpolation)
         orientations = np.zeros(count, np.int64)
         drawn: list[Affines] = [
             MOVE_ROWS[type(op)].affines(op, size, count, numbers) for op, size in self._moves
@@ -245,10 +246,12 @@ class ImagePlan:
             placements,
             orientations,
             methods,
+            sides,
             self._edges,
             links,
             self._is_warped,
             factors,
+            SIZE_ROWS[type(self.size_op)].is_exact(self.size_op),
         )
 
     def affine(self, params: Params, i: int) -> NDArray[np.float64]:
@@ -288,6 +291,27 @@ class ImagePlan:
             raise ValueError(f"window must be {shape} as params has sample {i}; got {window.shape}")
         self._write(window, params, i, out)
 
+    def apply_reduced(
+        self,
+        block: Pixels,
+        place: tuple[float, float, float, float],
+        params: Params,
+        i: int,
+        out: Pixels,
+    ) -> None:
+        """Write one sample of which there is the window at a part of its size. Else as `apply`.
+
+        Args:
+            block: The pixels of the reduced image that the window needs.
+            place: Where the window lies in it; both are those of `readers.ops.reduced`.
+            params: From `draw`.
+            i: Place of the sample in `params`.
+            out: Where it goes.
+        """
+        height, width = params.sides[i].tolist()
+        window = writing.averaged(block, place, (height, width))
+        self._write(window, params, i, out, is_placed=True)
+
     def apply_mask(
         self, ids: NDArray[Any], params: Params, i: int, fill: int, out: NDArray[Any]
     ) -> None:
@@ -324,7 +348,9 @@ class ImagePlan:
             if edge.is_upright:
                 writing.fill_around(out, params.edge_rows[at][i], fill)
 
-    def _write(self, window: Pixels, params: Params, i: int, out: Pixels) -> None:
+    def _write(
+        self, window: Pixels, params: Params, i: int, out: Pixels, *, is_placed: bool = False
+    ) -> None:
         # OpenCV would not complain: it makes an array of its own, and leaves `out` as it was.
         if out.shape != self.shape or out.dtype != self.dtype or window.dtype != self.dtype:
             raise ValueError(
@@ -332,7 +358,7 @@ class ImagePlan:
                 f"got {window.dtype} pixels and {out.dtype} {out.shape} out"
             )
         if params.is_warped:
-            self._warp(window, params, i, out)
+            self._warp(window, params, i, out, is_placed=is_placed)
             return
         place = params.rows[i][6:]
         inner = out
@@ -346,7 +372,9 @@ class ImagePlan:
         if params.colors is not None:
             self._jitter(inner if self._color_at == 0 else out, params, i)
 
-    def _warp(self, window: Pixels, params: Params, i: int, out: Pixels) -> None:
+    def _warp(
+        self, window: Pixels, params: Params, i: int, out: Pixels, *, is_placed: bool
+    ) -> None:
         """See NOTE [ one resampling ]."""
         row = params.rows[i]
         placement, method = row[6:10], row[10]
@@ -354,6 +382,8 @@ class ImagePlan:
         sampling = params.window_samplings[i]
         if method == cv2.INTER_AREA or max(window.shape) > WARPED_SIDE_MAX:
             window = cv2.resize(window, size[::-1], interpolation=method).reshape(*size, -1)
+            is_placed = True
+        if is_placed:
             sampling = params.placement_samplings[i]
         is_whole = size == self._first_size
         fill: Fill = self._edges[0].fill if is_whole else self._pad

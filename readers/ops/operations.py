@@ -15,7 +15,14 @@ import math
 import numbers
 import operator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias, get_args
+
+Scaling: TypeAlias = Literal["fast", "exact"]
+"""How a stored JPEG of which a window several times the result is wanted comes to its size. "fast"
+has the decoder give it at 1/2, 1/4 or 1/8, still 1.5 times the result at least, and averages that.
+"exact" decodes every pixel, and reads them as `readers.ops.image_plan.Interpolation` says. Other
+images are read in that way under both, and nothing else follows from it: not where the window lies,
+nor what boxes and masks become."""
 
 Size: TypeAlias = int | tuple[int, int]
 """(height, width) in pixels, or the side of a square."""
@@ -39,6 +46,7 @@ class RandomResizedCrop:
         size: (height, width) of the result in pixels; a single number makes it square.
         scale: Least and greatest area, as shares of the image's, in (0, 1].
         ratio: Least and greatest width over height, in [1/10000, 10000].
+        scaling: See `Scaling`.
 
     Raises:
         ValueError: An argument is out of its range.
@@ -47,9 +55,11 @@ class RandomResizedCrop:
     size: Size
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    scaling: Scaling = "fast"
 
     def __post_init__(self) -> None:
         _normalise_size(self)
+        _check_scaling(self.scaling)
         low, high = _checked_range("scale", self.scale)
         if high > 1:
             raise ValueError(f"scale must be in (0, 1]; got {self.scale!r}")
@@ -85,15 +95,18 @@ class Resize:
 
     Attributes:
         size: (height, width) of the result in pixels; a single number makes it square.
+        scaling: See `Scaling`.
 
     Raises:
-        ValueError: `size` is out of its range.
+        ValueError: An argument is out of its range.
     """
 
     size: Size
+    scaling: Scaling = "fast"
 
     def __post_init__(self) -> None:
         _normalise_size(self)
+        _check_scaling(self.scaling)
 
 
 @dataclass(frozen=True)
@@ -106,6 +119,7 @@ class Letterbox:
     Attributes:
         size: (height, width) of the result in pixels; a single number makes it square.
         pad: Value of the pixels beside the image, in all channels.
+        scaling: See `Scaling`.
 
     Raises:
         ValueError: An argument is out of its range.
@@ -113,9 +127,11 @@ class Letterbox:
 
     size: Size
     pad: int = 114
+    scaling: Scaling = "fast"
 
     def __post_init__(self) -> None:
         _normalise_size(self)
+        _check_scaling(self.scaling)
         object.__setattr__(self, "pad", _whole_number("pad", self.pad, 0, 2**16 - 1))
 
 
@@ -371,6 +387,11 @@ def _checked_fill(fill: object) -> Fill:
             raise ValueError(f"fill must be one number, or one for each channel; got {fill!r}")
         return tuple(_whole_number("fill", value, 0, 2**16 - 1) for value in fill)
     return _whole_number("fill", fill, 0, 2**16 - 1)
+
+
+def _check_scaling(scaling: str) -> None:
+    if scaling not in get_args(Scaling):
+        raise ValueError(f"scaling must be fast or exact; got {scaling!r}")
 
 
 def _check_share(p: float) -> None:

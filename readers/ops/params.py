@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.ops import moves
+from readers.ops import moves, reduced
 from readers.ops import windows as places
 from readers.ops.moves import Affines, Size
 from readers.ops.operations import Fill
@@ -52,12 +52,14 @@ class Params:
             where the samples are warped.
         orientations: (sample,) int64, how it lies there; see `readers.ops.windows.TRANSPOSED`.
         methods: (sample,) int64, how the window is resized, as a number of OpenCV's.
+        sides: (sample, 2) int64, height and width that the window is resized to, before it turns.
         edges: See `Edge`.
         links: Moves from the first canvas to the first edge, on to the next, and to the result:
             one more than there are edges. Empty where there are none.
         is_warped: Whether the moves leave the grid of pixels.
         colors: (sample, 4) float64, factors of brightness, contrast and saturation, and the number
             of their order; None where colours stay.
+        is_exact: Whether every pixel of a window counts; see `readers.ops.operations.Scaling`.
     """
 
     sizes: Rows
@@ -65,10 +67,12 @@ class Params:
     placements: Rows
     orientations: Rows
     methods: NDArray[np.int64]
+    sides: Rows
     edges: tuple[Edge, ...] = ()
     links: tuple[Affines, ...] = ()
     is_warped: bool = False
     colors: NDArray[np.float64] | None = None
+    is_exact: bool = False
 
     def __len__(self) -> int:
         return len(self.orientations)
@@ -141,6 +145,14 @@ class Params:
         )
         rows: list[list[int]] = np.concatenate(columns, axis=1).tolist()
         return rows
+
+    @cached_property
+    def reductions(self) -> list[int]:
+        """By how much both sides of each image may be divided as it is decoded: 1, 2, 4 or 8."""
+        if self.is_exact:
+            return [1] * len(self)
+        found: list[int] = reduced.reductions(self.windows, self.sides).tolist()
+        return found
 
     @cached_property
     def _tails(self) -> list[Affines]:

@@ -51,12 +51,14 @@ class SizeRow:
         spans: Of the numbers that it needs.
         is_whole: Whether every placement is the whole result.
         pad: Description -> value of pixels beside a placement.
+        is_exact: Description -> whether every pixel of a window counts.
     """
 
     place: Callable[[Any, Rows, Size, Numbers], tuple[Rows, Rows]]
     spans: tuple[Span, ...] = ()
     is_whole: bool = False
     pad: Callable[[Any], int] = lambda op: 0
+    is_exact: Callable[[Any], bool] = lambda op: bool(op.scaling == "exact")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +222,7 @@ SIZE_ROWS: dict[type, SizeRow] = {
     RandomResizedCrop: SizeRow(
         place=_cropped, spans=(streams.CROP_PLACE, streams.CROP_TRIES), is_whole=True
     ),
-    CenterCrop: SizeRow(place=_cut),
+    CenterCrop: SizeRow(place=_cut, is_exact=lambda op: True),  # Pixels stay as large as they are.
     Resize: SizeRow(place=_resized, is_whole=True),
     Letterbox: SizeRow(place=_letterboxed, pad=lambda op: int(op.pad)),
 }

@@ -25,6 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.store.pictures.reduction import REDUCTIONS, reduced_side
+
 Pixels = NDArray[np.uint8]
 
 _LIBRARY_VERSION = 62
@@ -145,14 +147,20 @@ class WindowDecoder:
         )
 
     def decode(
-        self, data: bytes, size: tuple[int, int], window: tuple[int, int, int, int]
+        self,
+        data: bytes,
+        size: tuple[int, int],
+        window: tuple[int, ...],
+        reduction: int = 1,
     ) -> Pixels | None:
         """The pixels of a window.
 
         Args:
             data: A whole JPEG, known to decode: see NOTE [ errors of libjpeg ].
             size: (height, width) that it is known to have.
-            window: (top, left, height, width), within it.
+            window: (top, left, height, width), within it; of the reduced picture, where it is
+                reduced.
+            reduction: 1, 2, 4 or 8: what both sides are divided by.
 
         Returns:
             (height, width, 3) uint8, RGB: a view that is overwritten by the next call. None when
@@ -169,11 +177,13 @@ class WindowDecoder:
             if found != size or decompressor.jpeg_color_space != _JCS_YCBCR:
                 return None
             decompressor.out_color_space = _JCS_RGB
+            decompressor.scale_num, decompressor.scale_denom = 1, reduction
             self._library.jpeg_start_decompress(pointer)
             # The library moves the left edge to the border of a block.
             first = max(0, left - _MARGIN_PIXELS)
             start = ctypes.c_uint(first)
-            wide = ctypes.c_uint(min(size[1], left + width + _MARGIN_PIXELS) - first)
+            limit = reduced_side(size[1], reduction)
+            wide = ctypes.c_uint(min(limit, left + width + _MARGIN_PIXELS) - first)
             self._library.jpeg_crop_scanline(pointer, ctypes.byref(start), ctypes.byref(wide))
             if top:
                 self._library.jpeg_skip_scanlines(pointer, top)
@@ -219,6 +229,9 @@ def _agrees(decoder: WindowDecoder) -> bool:
     """Whether windows of a small picture are the same as OpenCV's, for the usual subsamplings."""
     import cv2
 
+    from readers.store.pictures.decode import decode_image
+    from readers.store.pictures.image_header import read_header
+
     noise = np.random.default_rng(0).integers(0, 256, (75, 90, 3), dtype=np.uint8)
     smooth = cv2.resize(cv2.resize(noise, (12, 10)), (90, 75))
     for sampling in (
@@ -228,10 +241,14 @@ def _agrees(decoder: WindowDecoder) -> bool:
     ):
         options = [cv2.IMWRITE_JPEG_QUALITY, 90, cv2.IMWRITE_JPEG_SAMPLING_FACTOR, sampling]
         data = cv2.imencode(".jpg", smooth, options)[1].tobytes()
-        whole = np.asarray(cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB))
-        for top, left, height, width in ((0, 0, 75, 90), (13, 21, 40, 33), (70, 80, 5, 10)):
-            found = decoder.decode(data, (75, 90), (top, left, height, width))
-            expected = whole[top : top + height, left : left + width]
-            if found is None or not np.array_equal(found, expected):
-                return False
+        header = read_header(data, pixels_max=smooth.size)
+        for reduction in (1, *REDUCTIONS):
+            whole = decode_image(data, "rgb", header, reduction=reduction)
+            for window in ((0, 0, 75, 90), (13, 21, 40, 33), (70, 80, 5, 10)):
+                top, left = window[0] // reduction, window[1] // reduction
+                height, width = (max(side // reduction, 1) for side in window[2:])
+                found = decoder.decode(data, (75, 90), (top, left, height, width), reduction)
+                expected = whole[top : top + height, left : left + width]
+                if found is None or not np.array_equal(found, expected):
+                    return False
     return True

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from readers.chance.draws import INDEX_BITS
+from readers.ops.reduced import reduced_window
 from readers.reading.jpeg_window import WindowDecoder, load
 from readers.reading.view import StoreView
 from readers.stats import Watch
 from readers.store.errors import CodecError, ImageError
+from readers.store.pictures.reduction import reduced_starts
 from readers.store.reader import Located
 from readers.store.record import RecordReader
 from readers.store.record_bytes import Pieces
@@ -22,6 +25,27 @@ if TYPE_CHECKING:
     from readers.ops.image_plan import ImagePlan, Params
 
 _JPEG_START = b"\xff\xd8\xff"
+
+_Write: TypeAlias = Callable[[NDArray[Any], "Params", int, NDArray[Any]], None]
+"""Writes pixels as the row of parameters says, to their place in the batch."""
+
+
+class _Jpeg(NamedTuple):
+    """A stored JPEG.
+
+    Attributes:
+        record: That it is in.
+        data: Its bytes.
+        orientation: EXIF orientation to apply.
+        position: Of the sample in the store.
+        size: (height, width) of the upright picture.
+    """
+
+    record: memoryview
+    data: memoryview
+    orientation: int
+    position: int
+    size: tuple[int, int]
 
 
 class ImageOps:
@@ -167,37 +191,62 @@ class WorkedImages:
         watch: Watch,
     ) -> None:
         """From records whose image has to be found or decoded first."""
-        plan, reader, name = self._plan, self._reader, self._field.name
-        windows = self.windows
         memory = memoryview(pieces.memory)  # type: ignore[arg-type]
         rows = zip(spans, positions.tolist(), strict=True)
         for row, ((index, start, end), position) in enumerate(rows):
             watch.sample(index)
             record = memory[start:end]
             try:
-                found = None
-                if windows is not None:
-                    found = self._window(windows, record, position, params, row)
-                if found is None:
-                    pixels = reader.unpack(record)[name]
+                pixels, write = self._decoded(record, position, params, row)
             except (CodecError, ImageError) as error:
                 raise self._view.damaged(position, error) from error
             watch.lap("decode")
-            if found is None:
-                plan.apply(pixels, params, row, batch[row])
-            else:
-                plan.apply_window(found, params, row, batch[row])
+            write(pixels, params, row, batch[row])
             watch.lap("transform")
 
+    def _decoded(
+        self, record: memoryview, position: int, params: Params, row: int
+    ) -> tuple[NDArray[Any], _Write]:
+        """As much of an image as is needed, and what writes it."""
+        plan, factor = self._plan, params.reductions[row]
+        if self._field.codec != "raw" and (factor > 1 or self.windows is not None):
+            data, orientation = self._reader.encoded(record)
+            if orientation and data[:3] == _JPEG_START:
+                jpeg = _Jpeg(record, data, orientation, position, tuple(params.sizes[row].tolist()))
+                window = tuple(params.windows[row].tolist())
+                if factor > 1:
+                    return self._reduced(jpeg, window, factor)
+                found = self._window(jpeg, window)
+                if found is not None:
+                    return found, plan.apply_window
+        return self._reader.unpack(record)[self._field.name], plan.apply
+
+    def _reduced(
+        self, jpeg: _Jpeg, window: tuple[int, ...], factor: int
+    ) -> tuple[NDArray[Any], _Write]:
+        """The window of a JPEG of which a part of the pixels is enough."""
+        starts = reduced_starts(jpeg.size, jpeg.orientation, factor)
+        block, place = reduced_window(window, jpeg.size, factor, starts)
+
+        def write(pixels: NDArray[Any], params: Params, row: int, out: NDArray[Any]) -> None:
+            self._plan.apply_reduced(pixels, place, params, row, out)
+
+        found = self._window(jpeg, block, factor)
+        if found is not None:
+            return found, write
+        pixels = self._reader.reduced(jpeg.record, factor)
+        if pixels.shape[:2] == jpeg.size:
+            return pixels, self._plan.apply
+        top, left, height, width = block
+        return pixels[top : top + height, left : left + width], write
+
     def _window(
-        self, windows: WindowDecoder, record: memoryview, position: int, params: Params, row: int
+        self, jpeg: _Jpeg, window: tuple[int, ...], factor: int = 1
     ) -> NDArray[np.uint8] | None:
-        """The window of a JPEG that an operation uses, or None when all of the image is needed."""
-        data, orientation = self._reader.encoded(record)
-        if orientation != 1 or data[:3] != _JPEG_START:
+        """A window of a JPEG, and no more of it; None where it has to be decoded whole."""
+        if self.windows is None or jpeg.orientation != 1:
             return None
         # Only bytes that were decoded once, when they were stored: NOTE [ errors of libjpeg ].
-        shard, place = self._view.store.locate(position)
-        shard.check_record(place, record)
-        size = tuple(params.sizes[row].tolist())
-        return windows.decode(bytes(data), size, tuple(params.windows[row].tolist()))
+        shard, place = self._view.store.locate(jpeg.position)
+        shard.check_record(place, jpeg.record)
+        return self.windows.decode(bytes(jpeg.data), jpeg.size, window, factor)

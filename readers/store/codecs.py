@@ -118,9 +118,12 @@ class _Original:
             items.append(ITEM_DTYPES.index(value.dtype))
         return (*items, value.orientation), value.data
 
-    def decode(self, field: Field, items: Items, payload: memoryview) -> NDArray[Any]:
+    def decode(
+        self, field: Field, items: Items, payload: memoryview, reduction: int = 1
+    ) -> NDArray[Any]:
         from readers.store.pictures.decode import decode_image
         from readers.store.pictures.image_header import read_header
+        from readers.store.pictures.reduction import reduced_side
 
         *items_of_pixels, orientation = items
         size, dtype = _recorded_shape(field, items_of_pixels)
@@ -130,8 +133,9 @@ class _Original:
         header = read_header(payload, pixels_max=max(1, size[0] * size[1]))
         # It also says how the picture is turned, however a later Pillow may read the file's EXIF.
         header = replace(header, orientation=orientation)
-        pixels = decode_image(payload, field.mode or "rgb", header)
-        if list(pixels.shape) != size or pixels.dtype.name != dtype:
+        pixels = decode_image(payload, field.mode or "rgb", header, reduction=reduction)
+        reduced = [*(reduced_side(side, reduction) for side in size[:2]), size[2]]
+        if list(pixels.shape) not in (size, reduced) or pixels.dtype.name != dtype:
             found = f"{list(pixels.shape)} of {pixels.dtype.name}"
             raise ImageError(f"decoded to {found}, expected {size} of {dtype}")
         return pixels
@@ -308,6 +312,23 @@ CODECS: dict[str, Codec] = {
     "json": _Json(),
     "bytes": _Bytes(),
 }
+
+
+def decode_reduced(field: Field, items: Items, payload: memoryview, reduction: int) -> NDArray[Any]:
+    """An image that is a file's bytes, upright, with both sides divided where that is possible.
+
+    Args:
+        field: An image, of codec "original" or "mixed".
+        items: Header items; the orientation is not 0, which says that the payload is no file.
+        payload: The file.
+        reduction: 2, 4 or 8: by how much. A file that is no JPEG, or one that only Pillow decodes,
+            comes whole.
+
+    Raises:
+        CodecError: The items are those of no image.
+        ImageError: The file cannot be decoded.
+    """
+    return _ORIGINAL.decode(field, items, payload, reduction)
 
 
 def codec_of(field: Field) -> Codec:

@@ -21,8 +21,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from readers.store.codecs import Codec, codec_of, fitting_array, little
+from readers.store.codecs import Codec, codec_of, decode_reduced, fitting_array, little
 from readers.store.errors import CodecError, ImageError
 from readers.store.layout import PAYLOAD_ALIGNMENT_BYTES
 from readers.store.schema import Field, Schema, field_bytes
@@ -43,7 +44,7 @@ STRUCT_CODES = {
 }
 """What a header item of each element type is to `struct`."""
 
-_INT_BOUNDS = {
+INT_BOUNDS = {
     name: (int(np.iinfo(name).min), int(np.iinfo(name).max) + 1)
     for name in STRUCT_CODES
     if "int" in name
@@ -179,7 +180,7 @@ def _check_size(byte_count: int) -> None:
 
 def _fitting_scalar(field: Field, value: Any) -> Any:
     """The value as the Python number that is stored; of a float, the nearest that its type has."""
-    if type(value) is int and (bounds := _INT_BOUNDS.get(field.dtype or "")) is not None:
+    if type(value) is int and (bounds := INT_BOUNDS.get(field.dtype or "")) is not None:
         if not bounds[0] <= value < bounds[1]:
             raise CodecError(f"{value!r} does not fit {field.dtype}")
         return _checked_position(field, value)
@@ -271,6 +272,27 @@ class RecordReader:
         assert field.codec in ("original", "mixed")
         header, bounds = self._parts(record)
         return record[bounds[turn] : bounds[turn + 1]], header[last - 1]
+
+    def reduced(self, record: memoryview, reduction: int) -> NDArray[Any]:
+        """An image that is a file's bytes, when it is the one chosen field, of reduced size.
+
+        Args:
+            record: One of which `encoded` says that it holds a file.
+            reduction: See `decode_reduced`.
+
+        Raises:
+            CodecError: The bytes are no record of this layout; the text names the field.
+            ImageError: The file cannot be decoded.
+        """
+        ((name, field, _, turn, first, last),) = self._variable
+        header, bounds = self._parts(record)
+        payload = record[bounds[turn] : bounds[turn + 1]]
+        try:
+            return decode_reduced(field, header[first:last], payload, reduction)
+        except CodecError as error:
+            raise CodecError(f"field {name!r}: {error}") from error
+        except ImageError as error:
+            raise ImageError(f"field {name!r}: {error}") from error
 
     def unpack(self, record: memoryview) -> dict[str, Any]:
         """The chosen fields of one record.

@@ -9,6 +9,7 @@ import errno
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -33,7 +34,8 @@ from readers.store.layout import (
 from readers.store.manifest import ShardInfo
 from readers.store.npy import npy_bytes
 from readers.store.pages import PageFile
-from readers.store.record import RecordLayout, pack_record
+from readers.store.record import RecordLayout
+from readers.store.record_packer import RecordPacker
 from readers.store.schema import Schema
 from readers.store.shard_reader import ShardReader, index_places
 
@@ -68,6 +70,7 @@ class ShardWriter:
     def __init__(self, path: Path, layout: RecordLayout) -> None:
         self._path = path
         self._layout = layout
+        self._packer = RecordPacker(layout)
         self._pending: list[tuple[bytes, bytes | bytearray]] = []
         self._pending_bytes = 0
         self._lengths: list[int] = []
@@ -114,7 +117,7 @@ class ShardWriter:
             CodecError: A value does not fit its field.
             OSError: The file cannot be written.
         """
-        record, header = pack_record(self._layout, values)
+        record, header = self._packer.pack(values)
         self.add_record(key, record, header)
 
     def add_record(self, key: bytes, record: bytes | bytearray, header: Sequence[Any]) -> None:
@@ -128,12 +131,10 @@ class ShardWriter:
         Raises:
             OSError: The file cannot be written.
         """
-        from zlib import crc32
-
         self._pending.append((key_from_index(self.sample_count), record))
         self._pending_bytes += len(record)
         self._lengths.append(len(record))
-        self._checksums.append(crc32(record))
+        self._checksums.append(zlib.crc32(record))
         self._digests.append(digest_from_key(key))
         for column, at in zip(self._columns, self._column_places, strict=True):
             column.append(header[at])
@@ -233,7 +234,7 @@ class ShardWriter:
             del pages
         keys = [key for key, _, _ in entries]
         lengths = [length for _, _, length in entries]
-        assert keys == [key_from_index(at) for at in range(self.sample_count)]
+        assert b"".join(keys) == np.arange(self.sample_count, dtype=">u8").tobytes()
         assert lengths == self._lengths
         return [offset for _, offset, _ in entries]
 
@@ -253,8 +254,7 @@ def _identity(
     """What tells a shard from any other, 32 bytes: of its schema, its records and its keys."""
     digest = hashlib.sha256(json.dumps(schema.as_builtins(), sort_keys=True).encode())
     digest.update(lengths.tobytes() + checksums.tobytes())
-    for key, position in keys:
-        digest.update(key + position)
+    digest.update(b"".join([key + position for key, position in keys]))
     return digest.digest()
 
 

@@ -15,8 +15,14 @@ from typing import Any, NamedTuple
 
 from packer.errors import SourceError
 from packer.items.findings import Findings
-from packer.items.raw_item import RawFile, RawItem, Scan
-from packer.sources.dataset.images import NotAnImageError, is_mask, spool_image, spool_mask
+from packer.items.raw_item import RawFile, RawItem, Scan, only_size
+from packer.sources.dataset.images import (
+    NotAnImageError,
+    is_mask,
+    pixels_of,
+    spool_mask,
+    spool_pixels,
+)
 from packer.sources.dataset.targets import TargetError, Targets
 from packer.sources.only_task import check_task, only_task
 from packer.sources.settings import check_taken, check_used
@@ -121,7 +127,13 @@ def scan_dataset(dataset: Any, spool: Path, options: SourceOptions) -> Scan:
         findings.notes.append(
             "images are taken from their files: the dataset's transform is not applied"
         )
-    scan = findings.as_scan(name, root, classes=targets.classes, fields=targets.fields)
+    scan = findings.as_scan(
+        name,
+        root,
+        classes=targets.classes,
+        fields=targets.fields,
+        image_size=only_size(one.size for one in kept),
+    )
     check_used(scan, options, shown)
     return scan if options.task is None else only_task(scan, options.task)
 
@@ -209,12 +221,14 @@ class _Kept(NamedTuple):
         path: Absolute path of its own file, or None when the image was written for the build.
         file: The file, by its absolute path.
         target: As the dataset has it; the file of a mask.
+        size: (height, width) of the image, where the dataset made it.
     """
 
     position: int
     path: str | None
     file: RawFile
     target: Any
+    size: tuple[int, int] | None = None
 
 
 def _keep(row: Row, spool: Path) -> _Kept:
@@ -223,8 +237,9 @@ def _keep(row: Row, spool: Path) -> _Kept:
     if target is not NO_TARGET and is_mask(target):
         target = spool_mask(target, spool / f"{row.position:09d}-mask.png")
     if row.path is None:
-        file = spool_image(row.image, spool / f"{row.position:09d}.png")
-        return _Kept(row.position, None, file, target)
+        pixels = pixels_of(row.image)
+        file = spool_pixels(pixels, spool / f"{row.position:09d}.png")
+        return _Kept(row.position, None, file, target, (pixels.shape[0], pixels.shape[1]))
     path = os.path.abspath(row.path)
     status = os.stat(path)
     file = RawFile(os.fsencode(path), status.st_size, status.st_mtime_ns)

@@ -16,15 +16,6 @@ class NotAnImageError(Exception):
     """A value is not an image that can be kept as it is. The text is the reason."""
 
 
-def spool_image(image: Any, path: Path) -> RawFile:
-    """Write an image to a file of the build's own.
-
-    Raises:
-        NotAnImageError: It is none, or would lose values as PNG.
-    """
-    return spool_pixels(pixels_of(image), path)
-
-
 def is_mask(target: Any) -> bool:
     """Whether what belongs to an image is itself one value for each pixel."""
     if getattr(target, "mode", None) in ("P", "L", "1"):

@@ -37,6 +37,7 @@ from readers.store.pictures.image_header import (
 )
 from readers.store.pictures.orientation import turn_upright, upright_size
 from readers.store.pictures.pillow_files import of_any_size, open_picture, reading_by_pillow
+from readers.store.pictures.reduction import reduced_side
 from readers.store.pictures.tiff_planes import (
     PREMULTIPLIED,
     TiffPlanes,
@@ -111,7 +112,7 @@ def decode_image(
     if header.format != "TIFF":
         pixels = turn_upright(pixels, header.orientation)
     found = pixels.shape[:2]
-    stored = -(-header.height // reduction), -(-header.width // reduction)
+    stored = reduced_side(header.height, reduction), reduced_side(header.width, reduction)
     expected = upright_size(*stored, header.orientation)
     if found != expected:
         raise ImageError(
@@ -352,7 +353,10 @@ def in_mode(pixels: NDArray[Any], mode: str) -> NDArray[Any]:
             if is_gray
             else cv2.cvtColor(pixels[..., :3], cv2.COLOR_RGB2GRAY)[..., None]
         )
-    color = np.repeat(pixels[..., :1], 3, axis=2) if is_gray else pixels[..., :3]
+    if count == 1:
+        color = cv2.cvtColor(pixels, cv2.COLOR_GRAY2RGB)
+    else:
+        color = np.repeat(pixels[..., :1], 3, axis=2) if is_gray else pixels[..., :3]
     if mode == "rgb":
         return color
     has_alpha = count in (2, 4)

@@ -74,9 +74,24 @@ def open_picture(data: bytes | memoryview) -> ImageFile:
             raise ImageError(stranger_text(start)) from error
         # Pillow has swallowed what its plugin said; ask the plugin itself.
         if name in _formats():
-            factory, _ = image_module.OPEN[name]
-            factory(io.BytesIO(data), "")
+            open_as(data, name)
         raise ImageError(_damage(data, error)) from error
+
+
+def open_as(data: bytes | memoryview, format_name: str) -> ImageFile:
+    """Pillow's lazy image of a file whose format and size are known, whatever its own limit is.
+
+    Args:
+        data: The whole file.
+        format_name: Pillow's name of a format that is read here.
+
+    Raises:
+        Exception: Whatever its plugin raises of a file that it cannot read.
+    """
+    assert format_name in _formats()
+    factory, _ = _pillow().OPEN[format_name]
+    image: ImageFile = factory(io.BytesIO(data), "")
+    return image
 
 
 def _opened_in_part(data: bytes | memoryview) -> ImageFile | None:

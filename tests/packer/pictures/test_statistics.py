@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import cv2
 import numpy as np
 import pytest
 from PIL import Image
 
 from packer.building.build import build
-from packer.pictures.statistics import EDGES, Tally, statistics
+from packer.pictures.statistics import EDGES, PixelCounter, Tally, statistics
 from packer.recipe import Recipe
 from readers.store.manifest import read_manifest
 from readers.store.reader import open_store
@@ -16,8 +17,10 @@ from readers.store.record import RecordReader
 
 def tally_of(*images):
     tally = Tally()
+    counter = PixelCounter(tally)
     for image in images:
-        tally.add(image, image.shape[:2])
+        counter.add(image, image.shape[:2])
+    counter.flush()
     return tally
 
 
@@ -41,6 +44,23 @@ def test_16_bits_are_counted_in_parts_of_their_own_white():
     assert found["channel_std"] == [0.0]
 
 
+def test_many_images_add_up_as_one_after_the_other():
+    """Of several shapes by turns, deep or not: to the last bit of the sums."""
+    rng = np.random.default_rng(3)
+    for dtype, white in ((np.uint8, 255), (np.uint16, 65535)):
+        shapes = [(8, 8, 3)] * 300 + [(28, 28, 3), (60, 90, 3)] * 40 + [(1, 1, 3)] * 3
+        images = [rng.integers(0, white + 1, shape).astype(dtype) for shape in shapes]
+        one_by_one = Tally()
+        for image in images:
+            assert one_by_one.count(image, image.shape[:2])
+            mean, deviation = (found[:, 0] for found in cv2.meanStdDev(image))
+            square = (mean**2 + deviation**2) / white**2
+            one_by_one.add_means((mean / white)[:, None], square[:, None])
+        together = tally_of(*images)
+        assert together.image_count == one_by_one.image_count == len(images)
+        assert (together.sums, together.square_sums) == (one_by_one.sums, one_by_one.square_sums)
+
+
 def test_images_that_differ_in_channels_have_no_mean():
     """A number that means nothing is worse than none; sizes are counted all the same."""
     gray, color = np.zeros((40, 4, 1), np.uint8), np.zeros((4, 4, 3), np.uint8)
@@ -57,7 +77,7 @@ def test_long_sides_are_counted_from_edge_to_edge():
     sides = [1, 31, 32, 255, 256, 8191, 8192, 9000]
     tally = Tally()
     for side in sides:
-        tally.add(np.zeros((1, 8, 1), np.uint8), (side, 1))
+        tally.count(np.zeros((1, 8, 1), np.uint8), (side, 1))
     found = dict(zip(EDGES, tally.original, strict=True))
     assert {edge: n for edge, n in found.items() if n} == {
         0: 2,

@@ -121,6 +121,28 @@ def test_the_schema_says_what_each_sample_has(raw):
     assert (original.codec, original.mode, original.shape) == ("original", "gray", (None, None, 1))
 
 
+def test_the_schema_says_the_size_that_a_source_knows():
+    """As it is stored: resized or not; and records of it are estimated to the byte."""
+    mask = Field(name="mask", kind="mask", dtype="uint8", shape=(None, None))
+    scan = dataclasses.replace(scan_of([5, 7], Path("/nowhere")), fields=(mask,))
+    known = dataclasses.replace(scan, image_size=(30, 40))
+    sizes = {
+        Recipe(): (30, 40),
+        Recipe(size=15): (15, 20),
+        Recipe(size=15, fit="long"): (11, 15),
+        Recipe(size=15, fit="crop"): (15, 15),
+        Recipe(max_side=20): (15, 20),
+        Recipe(image="original"): (30, 40),
+    }
+    for recipe, size in sizes.items():
+        schema = make_schema(known, recipe)
+        assert schema["image"].shape == (*size, 3)
+        assert schema["mask"].shape == size
+    assert estimate_record_bytes(known, Recipe()).tolist() == [30 * 40 * 4 + 200] * 2
+    assert make_schema(known, Recipe(mode="unchanged"))["image"].shape == (30, 40, None)
+    assert make_schema(scan, Recipe())["image"].shape == (None, None, 3)
+
+
 def test_facts_name_what_differs(tmp_path, draw_tree):
     """Times count for going on with a build, not for the identity of the data."""
     tree = draw_tree(tmp_path / "raw", ["1.png", "2.png"])

@@ -67,6 +67,7 @@ def test_the_python_version(tmp_path):
     assert (found.classes, found.splits) == (tuple(NAMES), ("train", "test"))
     assert not found.rejects
     assert found.ignored.total == 0
+    assert found.image_size == (32, 32)
     read = contents(found)
     assert np.array_equal(read, np.concatenate([drawn(2), drawn(1, 9)]))
 
@@ -120,6 +121,7 @@ def test_images_of_other_sizes_are_read_by_their_sizes(tmp_path):
     dump(tmp_path / "test_batch", content, 4)
     found = scan(tmp_path, SourceOptions())
     assert [item.byte_count for item in found.items] == [18, 3072]
+    assert found.image_size is None
     read = contents(found)
     assert np.array_equal(read[0], small[0])
     assert np.array_equal(read[1], drawn(1)[0])

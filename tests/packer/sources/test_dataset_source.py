@@ -79,6 +79,16 @@ def test_files_of_an_image_folder_are_packed_as_they_are(raw, tmp_path, store):
     assert "12 images by their files, 0 as the dataset makes them" in report.notes[0]
 
 
+@pytest.mark.parametrize(("other", "shape"), [((6, 9), (6, 9, 3)), ((9, 6), (None, None, 3))])
+def test_equal_arrays_make_a_store_of_one_size(tmp_path, other, shape):
+    """The schema says it where the dataset makes all images, and all of one size."""
+    samples = [(noise(6, 9, 3), 0), (noise(*other, 3, seed=2), 1)]
+    _, dataset = built(Listed(samples), tmp_path)
+    assert dataset.schema["image"].shape == shape
+    for at, (pixels, _) in enumerate(samples):
+        assert np.array_equal(dataset[at]["image"].permute(1, 2, 0).numpy(), pixels)
+
+
 def test_originals_are_not_encoded_again(raw, tmp_path):
     """Under "original" the record holds the file's own bytes."""
     report, _ = built(Folders(raw), tmp_path, Recipe(image="original"))

@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from packer.building.build import build
 from packer.errors import SourceError
 from packer.items.raw_item import Member, Scan
 from packer.raw.containers import Containers
 from packer.sources.idx import scan
 from packer.sources.source import SourceOptions
 from readers.store.errors import ImageError
+from readers.store.reader import open_store
 
 
 def drawn(count: int) -> np.ndarray[Any, Any]:
@@ -67,6 +69,21 @@ def test_images_and_labels_of_both_splits(tmp_path, end):
     read = contents(found)
     assert read[0].shape == (3, 5, 1)
     assert np.array_equal(np.stack(read[1:])[..., 0], drawn(3))
+
+
+def test_the_size_of_all_images_is_known_beforehand(tmp_path):
+    """Where all files have one: a store of them is then read without a look at each sample."""
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    write_pair(raw, "train", [3, 0])
+    write_pair(raw, "t10k", [2])
+    assert scan(raw, SourceOptions()).image_size == (3, 5)
+    build(raw, tmp_path / "o.lmdb", worker_count=1)
+    store = open_store(tmp_path / "o.lmdb")
+    assert store.manifest.schema["image"].shape == (3, 5, 3)
+    assert store.layout.variable_fields == ("key",)
+    write_pair(raw, "other", [1], images=np.zeros((1, 4, 4), np.uint8))
+    assert scan(raw, SourceOptions()).image_size is None
 
 
 def test_given_classes_name_the_labels(tmp_path):

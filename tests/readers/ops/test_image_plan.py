@@ -345,8 +345,8 @@ def test_a_plan_says_how_to_make_it():
     """Its repr is the call that makes it."""
     plan = compile_ops([Letterbox(8, pad=3), RandomFlip(0.25)], 4, "uint16", interpolation="area")
     assert repr(plan) == (
-        "compile_ops([Letterbox(size=(8, 8), pad=3), RandomFlip(p=0.25)], 4, 'uint16', "
-        "interpolation='area')"
+        "compile_ops([Letterbox(size=(8, 8), pad=3, scaling='fast'), RandomFlip(p=0.25)], 4, "
+        "'uint16', interpolation='area')"
     )
     assert repr(eval(repr(plan))) == repr(plan)
 

@@ -7,6 +7,7 @@ import logging
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch.utils.data import Dataset
 
 from packer import build
@@ -201,20 +202,31 @@ def test_a_record_that_contradicts_its_extents_is_damaged(tmp_path, monkeypatch,
 
 
 class Digits(Dataset):
-    """Pictures of one size, as MNIST has them."""
+    """Pictures of one size, as MNIST has them: as arrays, or as files in a folder."""
+
+    def __init__(self, folder=None):
+        self.folder = folder
 
     def __len__(self):
         return 12
 
     def __getitem__(self, at):
-        return np.full((8, 8, 3), at, np.uint8), at % 3
+        pixels = np.full((8, 8, 3), at, np.uint8)
+        if self.folder is None:
+            return pixels, at % 3
+        path = self.folder / f"{at}.png"
+        Image.fromarray(pixels).save(path)
+        return path, at % 3
 
 
-def test_a_torch_dataset_of_equal_arrays_is_read_by_one_copy(tmp_path, caplog, single_samples):
-    """Built without a size, and an op alone will do."""
-    build(Digits(), tmp_path / "digits.lmdb", worker_count=1)
+@pytest.mark.parametrize(("has_files", "shape"), [(False, (8, 8, 3)), (True, (None, None, 3))])
+def test_a_torch_dataset_of_equal_pictures_is_read_by_one_copy(
+    tmp_path, caplog, single_samples, has_files, shape
+):
+    """Built without a size, known beforehand or not, and an op alone will do."""
+    build(Digits(tmp_path if has_files else None), tmp_path / "digits.lmdb", worker_count=1)
     dataset = LMDBDataset(tmp_path / "digits.lmdb", returns=("image", "label"))
-    assert None in dataset.schema["image"].shape
+    assert dataset.schema["image"].shape == shape
     with caplog.at_level(logging.INFO, "readers.loader"):
         loader = make_loader(dataset, 4, train=True, workers=0)
     assert "so a batch is one copy" in caplog.text
