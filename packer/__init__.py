@@ -9,6 +9,7 @@ The command line is the same: `packer build raw out.lmdb --size 256`.
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
 import importlib.metadata
 import importlib.util
 from typing import TYPE_CHECKING, Any
@@ -50,13 +51,13 @@ def _check_readers() -> None:
     Raises:
         ImportError: It is not.
     """
-    try:
-        if importlib.util.find_spec("readers.store.layout") is not None:
-            return
-    except ModuleNotFoundError:
-        pass
     found = importlib.util.find_spec("readers")
-    places = [] if found is None else [*(found.submodule_search_locations or ()), found.origin]
+    inside = [] if found is None else list(found.submodule_search_locations or ())
+    # By their folder: an editable install finds parts of ours also within a package of theirs.
+    store = importlib.machinery.PathFinder.find_spec("readers.store", inside) if inside else None
+    if store is not None and store.origin is not None:
+        return
+    places = [*inside, None if found is None else found.origin]
     where = next(filter(None, places), "none")
     raise ImportError(
         f"expected the package readers that comes with packer, and found {where}: a folder or file "

@@ -17,7 +17,7 @@ from packer.files.bare_pixels import PixelShape, pixel_shape
 from packer.files.beton import IS_PIXELS, Beton, BetonError, BetonField, FieldKind, read_beton
 from packer.files.blocks import FileBlocks
 from packer.items.raw_item import RawFile, Scan
-from packer.sources.container_files import find_container_files
+from packer.sources.container_files import find_container_files, splits_of_paths
 from packer.sources.held_images import HeldImage, pack_held
 from packer.sources.pairing import stem_of
 from packer.sources.source import SourceOptions
@@ -69,9 +69,11 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         raise found.findings.nothing(
             raw, "no .beton file found", "looked for .beton in this folder and all folders below"
         )
+    splits, _ = splits_of_paths(file.path for file in found.files)
     images: list[HeldImage] = []
     common: StoreFields | None = None
     for file in found.files:
+        mark = found.findings.mark()
         path = found.full_path(file.path)
         try:
             beton = read_beton(path)
@@ -92,6 +94,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         except (OSError, BetonError) as error:
             text = error.strerror if isinstance(error, OSError) else str(error)
             found.findings.refuse(file.path, f"not a .beton that can be read: {text}")
+        found.findings.tag_split(mark, splits.get(file.path))
     if common is not None:
         found.findings.notes += common.notes()
     return pack_held(

@@ -14,7 +14,7 @@ import numpy as np
 from packer.errors import SourceError
 from packer.files.mds import Cell, MdsColumn, MdsError, MdsShard
 from packer.items.raw_item import RawFile, Scan
-from packer.sources.container_files import ContainerFiles, find_container_files
+from packer.sources.container_files import ContainerFiles, find_container_files, splits_of_paths
 from packer.sources.held_images import HeldImage, pack_held
 from packer.sources.pairing import split_path, stem_of
 from packer.sources.source import SourceOptions
@@ -78,17 +78,21 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         raise found.findings.nothing(
             raw, "no shard found", "looked for .mds in this folder and all folders below"
         )
+    splits, _ = splits_of_paths(file.path for file in (*files, *compressed))
     whole = {file.path for file in files}
     for file in compressed:
+        mark = found.findings.mark()
         if _COMPRESSED.sub(_EXTENSION, file.path) in whole:
             found.findings.ignore("compressed copy of a shard that is there", [file.path])
         else:
             reason = "compressed: images in it cannot be read one by one. Unpack it (`zstd -d`)"
             found.findings.refuse(file.path, reason)
+        found.findings.tag_split(mark, splits.get(file.path))
     images: list[HeldImage] = []
     common: StoreFields | None = None
     counts: dict[bytes, int] = {}
     for file in files:
+        mark = found.findings.mark()
         shown = readable_path(file.path)
         try:
             with closing(MdsShard(found.full_path(file.path))) as shard:
@@ -108,6 +112,7 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         except (OSError, MdsError) as error:
             text = error.strerror if isinstance(error, OSError) else str(error)
             found.findings.refuse(file.path, f"not a shard that can be read: {text}")
+        found.findings.tag_split(mark, splits.get(file.path))
     _check_indices(indices, counts, found)
     if common is not None:
         found.findings.notes += common.notes()

@@ -20,6 +20,7 @@ import torch
 from PIL import Image
 
 from packer import BuildError, Recipe, SourceOptions, build
+from packer.building.build import build as build_in_the_words_of_options
 from readers.loader import make
 from readers.store.shapes.rle import area, decode_counts, fill
 from tests.cases.real_data import (
@@ -117,7 +118,7 @@ def test_what_no_source_reads_is_refused_by_name(refused, expected, tmp_path):
     """The message must say what was found and what to do now, and there is no store."""
     raw, out = REAL_DATA / refused.folder / refused.inside, tmp_path / "out.lmdb"
     with pytest.raises(BuildError) as caught:
-        build(raw, out, source=source_options(refused), worker_count=1)
+        build_in_the_words_of_options(raw, out, source=source_options(refused), worker_count=1)
     message = str(caught.value)
     assert [part for part in refused.says if part not in message] == [], message
     assert not out.exists()

@@ -430,15 +430,18 @@ def make_hf_columns(raw: Path) -> None:
 
 def make_lmdb(raw: Path) -> None:
     entries = {b"image-%d" % n: png(str(n)) for n in range(2)}
-    entries |= {b"label-%d" % n: b"%d" % n for n in range(3)}
+    entries |= {b"label-%d" % n: b"%d" % n for n in range(2)}
     write_lmdb(raw / "train", {**entries, b"length": b"2"})
+    entries |= {b"label-2": b"2"}
     write_lmdb(raw / "val.lmdb", entries, subdir=False)
     (raw / "test.lmdb").write_bytes(bytes(100))
 
 
 def make_lmdb_named(raw: Path) -> None:
-    write_lmdb(raw / "old", {f"{c}/{n}.png".encode(): png(f"{c}{n}") for c in "ab" for n in "01"})
-    (raw / "old" / "meta_info.txt").write_text("a/0.png (8,8,3) 1\na/9.png (8,8,3) 1\n")
+    for split in ("train", "val"):
+        pictures = {f"{c}/{n}.png".encode(): png(f"{split}{c}{n}") for c in "ab" for n in "01"}
+        write_lmdb(raw / split, pictures)
+    (raw / "val" / "meta_info.txt").write_text("a/0.png (8,8,3) 1\na/9.png (8,8,3) 1\n")
 
 
 def make_ffcv(raw: Path) -> None:
@@ -453,8 +456,8 @@ def make_mds(raw: Path) -> None:
     samples = [{"image": pixels, "label": n} for n, pixels in enumerate(drawn(2))]
     for name in ("train", "val"):
         write_mds(raw / name, {"image": "png", "label": "int"}, [samples, samples])
-    (raw / "train" / "shard.00001.mds").write_bytes(bytes(100))
-    (raw / "train" / "shard.00002.mds.zstd").write_bytes(bytes(100))
+    (raw / "val" / "shard.00001.mds").write_bytes(bytes(100))
+    (raw / "val" / "shard.00002.mds.zstd").write_bytes(bytes(100))
 
 
 MAKERS: dict[str, tuple[str, Callable[[Path], None]]] = {

@@ -18,7 +18,7 @@ from packer.files.text import read_text
 from packer.items.raw_item import RawFile, Scan
 from packer.sources.archive_folders import Picture, pack, read_layout
 from packer.sources.beside import Unread
-from packer.sources.container_files import ContainerFiles, find_container_files
+from packer.sources.container_files import ContainerFiles, find_container_files, splits_of_paths
 from packer.sources.held_images import HeldImage, pack_held
 from packer.sources.imagefolder import NO_CLASSES
 from packer.sources.lmdb_stores.keys import labels_in_keys
@@ -67,11 +67,14 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
             "no LMDB file found",
             "looked for data.mdb and *.lmdb here and in all folders below",
         )
+    splits, _ = splits_of_paths(file.path for file in files)
     maps: dict[bytes, FoundMap] = {}
     for file in files:
+        mark = found.findings.mark()
         held = read_map(file, _prefix(file.path), found, are_classes=options.classes is not None)
         if held is not None:
             maps[file.path] = held
+        found.findings.tag_split(mark, splits.get(file.path))
     _check_meta_infos(meta_infos, maps, found)
     found.findings.note_ignored(NOT_AN_IMAGE, noun="value")
     images = [image for held in maps.values() for image in held.images]

@@ -9,7 +9,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 
 from packer.workspace.nodes import read_nodes
 from tests.packer.cluster.conftest import WAIT_S
@@ -46,20 +45,3 @@ def test_each_scheduler_begins_with_the_first_part(run):
         parts = run(line, **{variable: FIRST.get(variable, FIRST_COMPLETION_INDEX)})
         assert set(parts) == {"1/64"}
     assert len(parts) == 4
-
-
-def test_the_job_of_kubernetes_is_an_indexed_one_whose_command_runs(run, planned, tmp_path):
-    """Its tasks are as many as its parts, and its script is what a pod would run."""
-    (block,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
-    job = yaml.safe_load(block)
-    assert (job["apiVersion"], job["kind"]) == ("batch/v1", "Job")
-    spec = job["spec"]
-    assert spec["completionMode"] == "Indexed"
-    (container,) = spec["template"]["spec"]["containers"]
-    mounts = {mount["name"] for mount in container["volumeMounts"]}
-    assert mounts == {volume["name"] for volume in spec["template"]["spec"]["volumes"]}
-    shell, option, line = container["command"]
-    assert (shell, option) == ("sh", "-c")
-    assert f"/{spec['completions']}" in line
-    line = line.replace("/data/out.lmdb", str(planned.out)).replace("/scratch", str(tmp_path))
-    assert run(line, JOB_COMPLETION_INDEX=str(spec["completions"] - 1)) == ["64/64"]

@@ -199,10 +199,10 @@ TOLD_IN_OTHER_WAYS = (
 )
 
 
-def test_the_readme_names_every_format():
+def test_the_documentation_names_every_format():
     """A user looks there for what to give as --format."""
-    readme = (Path(__file__).parents[3] / "README.md").read_text()
-    section = readme.split("## Raw data that it reads")[1].split("## ")[0]
+    pages = Path(__file__).parents[3] / "docs" / "layouts"
+    section = (pages / "index.md").read_text().split("These are recognised")[0]
     named = re.findall(r"`([a-z-]+)`", "".join(re.findall(r"^\| (`[a-z].*?) \|", section, re.M)))
     assert sorted(set(named)) == sorted(LAYOUTS)
 
