@@ -19,6 +19,7 @@ from readers.reading.filling import StoreFiller
 from readers.stats import Watch
 from readers.store import sample_table
 from readers.store.errors import ShardError
+from readers.store.sample_table import SampleTable
 from readers.store.schema import Field
 
 FIELDS = [
@@ -116,6 +117,17 @@ def test_threads_that_begin_at_once_have_right_batches(stores):
         for order, batch in zip(orders, found, strict=True):
             assert batch["label"].tolist() == order.tolist()
         dataset.close()
+
+
+def test_a_shard_that_is_half_taken_in_is_not_taken_for_whole(stores):
+    """Where one thread has written the first of a shard's numbers, another reads no zeros."""
+    store = LMDBDataset(stores[1]).view.store
+    whole, halfway = SampleTable(store, ["label"]), SampleTable(store, ["label"])
+    positions = np.arange(COUNT)
+    expected = whole.starts(positions)
+    halfway._starts[::10] = expected[::10]
+    assert halfway.starts(positions).tolist() == expected.tolist()
+    assert halfway.columns["label"].tolist() == positions.tolist()
 
 
 def test_the_store_goes_with_its_last_reader(stores):
