@@ -70,3 +70,25 @@ def test_every_page_is_in_the_contents():
 def test_the_readme_is_read_in_five_minutes():
     """What is longer belongs into the documentation."""
     assert len((ROOT / "README.md").read_text().splitlines()) < 200
+
+
+@pytest.mark.parametrize(
+    ("english", "chinese"),
+    [("README.md", "README.zh-CN.md"), ("docs/quickstart.md", "docs/zh/quickstart.md")],
+)
+def test_chinese_pages_are_in_step(english, chinese):
+    """The same headings by level, the same code to the letter, the same links."""
+    pages = [ROOT / english, ROOT / chinese]
+    texts = [page.read_text() for page in pages]
+    blocks = [re.findall(r"^```.*?^```$", text, re.MULTILINE | re.DOTALL) for text in texts]
+    assert blocks[0] == blocks[1]
+    plain = [re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL) for text in texts]
+    levels = [re.findall(r"^(#+) ", text, re.MULTILINE) for text in plain]
+    assert levels[0] == levels[1]
+    rows = [len(re.findall(r"^\|", text, re.MULTILINE)) for text in plain]
+    assert rows[0] == rows[1]
+    links = []
+    for page, text in zip(pages, plain, strict=True):
+        found = re.findall(r"\]\(([^)\s#]+)", text)
+        links.append({(page.parent / target).resolve() for target in found} - set(pages))
+    assert links[0] == links[1]
