@@ -64,9 +64,11 @@ class SampleTable:
         Raises:
             ShardError: One of their shards is missing or damaged.
         """
+        # Asked before the numbers are read: another thread may write the last of them meanwhile.
+        is_whole = self._is_whole
         # take() goes to the same numbers in half the time of an index.
         found: NDArray[np.int64] = self._starts.take(positions)
-        if not self._is_whole and not found.all():
+        if not is_whole and not found.all():
             for number in np.unique(self._store.shard_numbers(positions)).tolist():
                 if number not in self._taken_in:
                     self._take_in(number)

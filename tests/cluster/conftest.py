@@ -29,10 +29,13 @@ SETTINGS = ("--size", "320", "--fit", "stretch", "--shard-size", "1MiB")
 """A picture takes 307,200 bytes, so that three fill a shard: 12 pictures make 4 shards."""
 
 
-def wait_until(condition: Callable[[], Any], what: str) -> Any:
+def wait_until(
+    condition: Callable[[], Any], what: str, state: Callable[[], str] = lambda: ""
+) -> Any:
+    """What a condition gives, once it gives something; a failure says what `state` does."""
     deadline = time.monotonic() + WAIT_S
     while not (found := condition()):
-        assert time.monotonic() < deadline, f"waited {WAIT_S} s for {what}"
+        assert time.monotonic() < deadline, f"waited {WAIT_S} s for {what}\n{state()}"
         time.sleep(0.02)
     return found
 
@@ -75,7 +78,18 @@ class Slurm:
             states = self.states(job)
             return states if states and states <= ended else None
 
-        return "+".join(sorted(wait_until(found, f"job {job} to end")))
+        return "+".join(sorted(wait_until(found, f"job {job} to end", self._queue)))
+
+    def _queue(self) -> str:
+        """Jobs and nodes as Slurm has them, and the end of its log."""
+        log = (self.folder / "log" / "slurmctld.log").read_text(errors="replace")
+        return "\n".join(
+            [
+                self.run("squeue", "-r", "-t", "all", check=False).stdout,
+                self.run("sinfo", "-N", "-l", check=False).stdout,
+                log[-3000:],
+            ]
+        )
 
 
 @pytest.fixture(scope="session")
@@ -152,7 +166,8 @@ class Submitted:
         (self.raw / name).rename(self.raw.parent / "aside.png")
         os.mkfifo(self.raw / name)
         self._blocked = name
-        self.slurm.run("scontrol", "release", self.jobs["work"])
+        # The others begin later: with their own work done, they would wait for the picture too.
+        self.slurm.run("scontrol", "release", f"{self.jobs['work']}_1")
 
     def mend(self) -> SeenNode:
         """Have it come again, once a node waits for it, which goes on waiting: that of part 1."""
@@ -160,6 +175,7 @@ class Submitted:
         os.replace(self.raw.parent / "aside.png", self.raw / self._blocked)
         nodes = [node for node in read_nodes(self.workspace) if node.facts.part.startswith("1/")]
         assert len(nodes) == 1
+        self.slurm.run("scontrol", "release", self.jobs["work"], check=False)  # If there are more.
         return nodes[0]
 
     def _waits(self) -> bool:

@@ -6,6 +6,7 @@ import json
 import shutil
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -27,6 +28,14 @@ def facts(*arguments):
     return json.loads(done.stdout)
 
 
+def _wait_until_staged():
+    """Until the dataset's own thread has seen that all is there: it would copy what is removed."""
+    for thread in threading.enumerate():
+        if thread.name == "staging":
+            thread.join(60)
+            assert not thread.is_alive()
+
+
 def test_a_store_is_copied_shown_and_removed(shards, cache):
     """From nothing to nothing; what a process reads stays until it is done."""
     manifest, folder = read_manifest(shards), cache.path.parent
@@ -40,6 +49,7 @@ def test_a_store_is_copied_shown_and_removed(shards, cache):
 
     dataset = LMDBDataset(shards, cache_dir=folder)
     assert dataset[0]
+    _wait_until_staged()
     shown = run_packer("stage", folder, "--status").stdout
     assert f"{folder}: {count} copies of" in shown
     assert f"{shards}: all staged, {count} of {count} shards" in shown

