@@ -47,6 +47,10 @@ class SampleTable:
         self._starts = np.zeros(count, np.int64)
         dtypes = store.column_dtypes
         self.columns: dict[str, NDArray[Any]] = {n: np.zeros(count, dtypes[n]) for n in names}
+        self._taken_in: set[int] = set()
+        # One without samples is never asked for.
+        self._shard_count = int(np.count_nonzero(np.diff(store.first_samples)))
+        self._is_whole = False
 
     @staticmethod
     def fits(store: StoreReader) -> bool:
@@ -60,19 +64,24 @@ class SampleTable:
         Raises:
             ShardError: One of their shards is missing or damaged.
         """
-        found: NDArray[np.int64] = self._starts[positions]
-        if not found.all():
+        # take() goes to the same numbers in half the time of an index.
+        found: NDArray[np.int64] = self._starts.take(positions)
+        if not self._is_whole and not found.all():
             for number in np.unique(self._store.shard_numbers(positions)).tolist():
-                self._take_in(number)
-            found = self._starts[positions]
+                if number not in self._taken_in:
+                    self._take_in(number)
+            found = self._starts.take(positions)
         return found
 
     def _take_in(self, number: int) -> None:
+        """Copy a shard's index. Where two threads do so at once, they write the same numbers."""
         shard, first = self._store.shard(number), int(self._store.first_samples[number])
         rows = slice(first, first + len(shard.offsets))
-        if self._starts[first]:
-            return
         for name, values in self.columns.items():
             values[rows] = shard.columns[name]
         # These last: where another thread finds them, the numbers are there.
         self._starts[rows] = shard.offsets.astype(np.int64) + self._bytes.start_of(number)
+        # And this only then: one who finds a shard here may count on all of it.
+        self._taken_in.add(number)
+        if len(self._taken_in) == self._shard_count:
+            self._is_whole = True
