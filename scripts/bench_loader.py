@@ -1,12 +1,18 @@
-"""How fast batches come out of a store, beside what this machine can copy.
+#!/usr/bin/env python
+"""Images per second of make_loader, beside what else could be used.
 
-    scripts/bench_loader.py [--images 2000] [--workers 2] [--epochs 3] [STORE]
+    scripts/bench_loader.py [--images 2000] [--workers 2] [--epochs 3] [--busy 1] [STORE]
+    scripts/bench_loader.py --small [--shards 1,100]
 
 Without a STORE it makes two in a temporary folder: 32 x 32 images of one size (a batch is one
 copy), and photos with a short side of 256 (cropped, resized and flipped on the CPU), as pixels and
 as JPEG. Epochs of all ways are interleaved, so that what else the machine does meets all alike; the
 first epoch of each, with the start of its workers and the first touch of its memory, stands apart.
-Ratios hold on a shared machine; absolute figures do not.
+Ratios are of epochs of one round, with their range over rounds, and hold on a shared machine;
+absolute figures do not. With --busy, other programs take so many cores for the whole run.
+
+FFCV comes along where it is installed (`pip install ffcv`, which needs a compiler, OpenCV and
+libturbojpeg for building). --small measures what a few small samples cost; see `small_reads.py`.
 """
 
 from __future__ import annotations
@@ -22,6 +28,9 @@ from typing import Any
 import cv2
 import numpy as np
 import torch
+from loader_peers import BareGather, busy, ffcv_loader, has_ffcv
+from peers_adapter import write
+from small_reads import small_reads
 from torch.utils.data import DataLoader
 
 from packer import Recipe, build
@@ -73,7 +82,7 @@ def _seconds(function: Callable[[], object]) -> float:
 
 
 def run(loaders: dict[str, Any], epoch_count: int) -> None:
-    """Time epochs of all loaders in turn, and print a table."""
+    """Time epochs of all loaders in turn, and print a table; ratios are to the first of them."""
     rates: dict[str, list[float]] = {name: [] for name in loaders}
     first: dict[str, float] = {}
     sizes: dict[str, int] = {}
@@ -81,45 +90,45 @@ def run(loaders: dict[str, Any], epoch_count: int) -> None:
         for name, loader in loaders.items():
             started, sample_count = time.perf_counter(), 0
             for batch in loader:
-                first.setdefault(name, time.perf_counter() - started)
-                images = batch[0]
-                sample_count += len(images)
-                sizes[name] = images[0].nbytes
+                if name not in first:
+                    first[name] = time.perf_counter() - started
+                    sizes[name] = batch[0][0].nbytes
+                sample_count += len(batch[0])
             rates[name].append(sample_count / (time.perf_counter() - started))
-    copied = copy_rate()
-    base = None
-    print(f"{'':34}{'images/s':>10}{'ratio':>8}{'first':>10}{'to first':>10}{'of a copy':>11}")
+    copied, base = copy_rate(), next(iter(rates.values()))
+    columns = f"{'ratio':>8}{'over rounds':>14}{'first':>11}{'to first':>10}{'of a copy':>11}"
+    print(f"{'':34}{'images/s':>11}{columns}")
     for name, found in rates.items():
         rate = statistics.median(found[1:])
-        base = base or rate
-        share = rate * sizes[name] / copied
+        ratios = [one / other for one, other in zip(found[1:], base[1:], strict=True)]
+        spread = f"{min(ratios):.2f}..{max(ratios):.2f}"
         print(
-            f"{name:34}{rate:10,.0f}{rate / base:8.2f}{found[0]:10,.0f}{first[name]:9.2f}s"
-            f"{share:11.2f}"
+            f"{name:34}{rate:11,.0f}{statistics.median(ratios):8.2f}{spread:>14}{found[0]:11,.0f}"
+            f"{first[name]:9.2f}s{rate * sizes[name] / copied:11.2f}"
         )
     print(f"one thread copies {copied / 1e9:.1f} GB/s\n")
 
 
 def small_images(folder: Path, workers: int, epochs: int) -> None:
     """One copy a batch."""
-    raw = folder / "small"
+    raw, count, batch_size = folder / "w2", 50_000, 512
+    raw.mkdir()
     generator = np.random.default_rng(1)
-    for number in range(4000):
-        path = raw / f"class-{number % 10}" / f"{number:06d}.png"
-        path.parent.mkdir(exist_ok=True, parents=True)
-        cv2.imwrite(str(path), generator.integers(0, 256, (32, 32, 3), dtype=np.uint8))
-    build(raw, folder / "small.lmdb", Recipe(size=32, fit="stretch"), worker_count=workers)
-    dataset = LMDBDataset(folder / "small.lmdb", returns=("image", "label"))
-    # Ten times over, so that an epoch is more than its start.
-    dataset = dataset.select(np.tile(np.arange(4000), 10))
-    print("40,000 images of 32 x 32, batches of 512")
-    run(
-        {
-            "stock DataLoader": _stock(dataset, 512, workers),
-            "make_loader": make_loader(dataset, 512, train=True, workers=workers),
-        },
-        epochs,
-    )
+    np.save(raw / "images.npy", generator.integers(0, 256, (count, 32, 32, 3), dtype=np.uint8))
+    np.save(raw / "labels.npy", np.arange(count) % 10)
+    write(str(folder), str(folder), "w2", "raw", workers)
+    dataset = LMDBDataset(folder / "store.lmdb", returns=("image", "label"))
+    ways: dict[str, Any] = {
+        "bare gather, one thread": BareGather(dataset, "image", batch_size),
+        f"bare gather, {workers} threads": BareGather(dataset, "image", batch_size, workers),
+        "make_loader, workers=0": make_loader(dataset, batch_size, train=True, workers=0),
+        "make_loader": make_loader(dataset, batch_size, train=True, workers=workers),
+    }
+    if has_ffcv():
+        ways["FFCV"] = ffcv_loader(raw, folder / "images.beton", batch_size, workers)
+    ways["stock DataLoader"] = _stock(dataset, batch_size, workers)
+    print(f"{count:,} images of 32 x 32, batches of {batch_size}")
+    run(ways, epochs)
 
 
 def photos(stores: dict[str, Path], workers: int, epochs: int) -> None:
@@ -157,25 +166,36 @@ def main() -> None:
     """Parse, make what is needed, measure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("store", nargs="?", type=Path, help="a store of images with labels")
-    parser.add_argument("--images", type=int, default=2000, help="photos to draw")
+    parser.add_argument("--images", type=int, default=2000, help="photos to draw; 0: none")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--epochs", type=int, default=3, help="timed epochs, after the first")
+    parser.add_argument("--busy", type=int, default=0, help="cores that other programs take")
+    parser.add_argument("--small", action="store_true", help="what a few small samples cost")
+    parser.add_argument("--shards", default="1,100", help="of the stores of --small")
     options = parser.parse_args()
-    if options.store is not None:
-        photos({str(options.store): options.store}, options.workers, options.epochs)
-        return
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        small_images(folder, options.workers, options.epochs)
-        raw = folder / "photos"
-        raw.mkdir()
-        draw_photos(raw, options.images)
-        recipes = {"pixels of short side 256": Recipe(size=256), "JPEG": Recipe(image="original")}
-        stores = {}
-        for number, (name, recipe) in enumerate(recipes.items()):
-            stores[name] = folder / f"photos-{number}.lmdb"
-            build(raw, stores[name], recipe, worker_count=options.workers)
-        photos(stores, options.workers, options.epochs)
+    torch.set_num_threads(1)  # What a loop without workers copies, one thread copies.
+    with busy(options.busy), tempfile.TemporaryDirectory() as name:
+        if options.small:
+            small_reads(Path(name), [int(count) for count in options.shards.split(",")])
+        elif options.store is not None:
+            photos({str(options.store): options.store}, options.workers, options.epochs)
+        else:
+            small_images(Path(name), options.workers, options.epochs)
+            if options.images:
+                all_photos(Path(name), options.images, options.workers, options.epochs)
+
+
+def all_photos(folder: Path, count: int, workers: int, epochs: int) -> None:
+    """Photos of all forms."""
+    raw = folder / "photos"
+    raw.mkdir()
+    draw_photos(raw, count)
+    recipes = {"pixels of short side 256": Recipe(size=256), "JPEG": Recipe(image="original")}
+    stores = {}
+    for number, (name, recipe) in enumerate(recipes.items()):
+        stores[name] = folder / f"photos-{number}.lmdb"
+        build(raw, stores[name], recipe, worker_count=workers)
+    photos(stores, workers, epochs)
 
 
 if __name__ == "__main__":

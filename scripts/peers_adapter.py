@@ -50,17 +50,11 @@ def write(raw: str, store: str, w: str, v: str, workers: int) -> dict[str, Any]:
         build(f"{raw}/{w}", out, Recipe(**_RECIPES[w, v]), worker_count=workers)
     elif w == "w2":
         images, labels = np.load(f"{raw}/w2/images.npy"), np.load(f"{raw}/w2/labels.npy")
-        schema = _schema(_image(32), Field(name="label", kind="label", dtype="int64"))
-        _write_store(out, schema, len(images), lambda i: {"image": images[i], "label": labels[i]})
+        write_arrays(out, {"image": (_image(32), images), "label": (_LABEL, labels)})
     elif w == "w4":
         payloads, labels = np.load(f"{raw}/w4/payload.npy"), np.load(f"{raw}/w4/labels.npy")
-        schema = _schema(
-            Field(name="payload", kind="array", dtype="uint8", shape=(64,)),
-            Field(name="label", kind="label", dtype="int64"),
-        )
-        _write_store(
-            out, schema, len(labels), lambda i: {"payload": payloads[i], "label": labels[i]}
-        )
+        payload = Field(name="payload", kind="array", dtype="uint8", shape=(64,))
+        write_arrays(out, {"payload": (payload, payloads), "label": (_LABEL, labels)})
     else:
         raise ValueError(f"{w} {v}: not supported yet; {SUPPORTS}")
     return {}
@@ -70,22 +64,25 @@ def _image(side: int) -> Field:
     return Field(name="image", kind="image", dtype="uint8", shape=(side, side, 3), codec="raw")
 
 
-def _schema(*fields: Field) -> Schema:
-    return Schema(fields)
+_LABEL = Field(name="label", kind="label", dtype="int64")
 
 
-def _write_store(
-    out: str, schema: Schema, count: int, sample: Callable[[int], dict[str, Any]]
+def write_arrays(
+    out: str, arrays: dict[str, tuple[Field, Any]], shard_count: int = _SHARD_COUNT
 ) -> None:
+    """Write a store of arrays, each with the field that its rows are values of."""
     from readers.store.shard import ShardWriter
 
     folder = Path(out)
     folder.mkdir()
+    schema = Schema(tuple(field for field, _ in arrays.values()))
     layout, shards = RecordLayout.of(schema), []
-    for number, indices in enumerate(np.array_split(np.arange(count), _SHARD_COUNT)):
+    count = len(next(iter(arrays.values()))[1])
+    for number, indices in enumerate(np.array_split(np.arange(count), shard_count)):
         writer = ShardWriter(folder / shard_name(number), layout)
         for index in indices.tolist():
-            writer.add(b"%d" % index, sample(index))
+            sample = {name: values[index] for name, (_, values) in arrays.items()}
+            writer.add(b"%d" % index, sample)
         shards.append(writer.seal())
     source = SourceInfo(
         format="arrays", sha256="0" * 64, found_count=count, reject_count=0, ignored={}

@@ -29,7 +29,8 @@ def split_draws(
     values: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
     """The indices, and the draws that they carry, in [1, 2**22); None where they carry none."""
-    if not len(values) or values.max() <= _INDEX_MASK:
+    # For a batch, values.max() takes twice as long: it goes through Python.
+    if not len(values) or np.maximum.reduce(values) <= _INDEX_MASK:
         return values, None
     return values & _INDEX_MASK, values >> INDEX_BITS
 

@@ -7,7 +7,6 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from typing import Any, Protocol
@@ -16,10 +15,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from readers.engines.crew import Crew, Task
 from readers.engines.remaking import remade
-from readers.engines.worker_start import WorkerStartError, limit_text
 from readers.machine import KEPT_BATCH_COUNT
 from readers.nesting import mapped
+from readers.reading.batch_reader import Take
 from readers.reading.buffers import BufferPool, take_pooled
 from readers.stats import LoaderStats, Watch
 
@@ -30,6 +30,10 @@ ENDED = (
 
 _DIRECT_KEPT_COUNT = 2
 """Buffers of a size that a loop without threads keeps: the batch before is often still in use."""
+
+
+_Filled = tuple[list[Any], Watch]
+"""The batches of a group, and where time went."""
 
 
 class GroupFiller(Protocol):
@@ -73,12 +77,13 @@ class Groups:
 
     def next(self) -> list[NDArray[np.int64]]:
         """The next group; empty at the end."""
+        if not self._ahead_count:
+            return list(islice(self._parts, self._count))
         while len(self._coming) <= self._ahead_count:
             group = list(islice(self._parts, self._count))
             if not group:
                 break
-            if self._ahead_count:
-                self._filler.expect(group, self._epoch)
+            self._filler.expect(group, self._epoch)
             self._coming.append(group)
         return self._coming.popleft() if self._coming else []
 
@@ -124,14 +129,14 @@ class ThreadEngine:
     def _forget(self) -> None:
         """Be as one that has not been started."""
         self._pools: dict[int, BufferPool] = {}
-        self._executor: ThreadPoolExecutor | None = None
+        self._crew: Crew | None = None
         self._owner = os.getpid()
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return remade(self)
 
-    def _started(self) -> ThreadPoolExecutor:
+    def _started(self) -> Crew:
         """The threads: started once, and once more in a forked child, which has none.
 
         Raises:
@@ -140,10 +145,10 @@ class ThreadEngine:
         if self._owner != os.getpid():
             self._forget()  # A forked child may have copied a lock that was taken.
         with self._lock:
-            if self._executor is None:
+            if self._crew is None:
                 torch.get_num_threads()  # Fixes this thread's own number before theirs is set.
-                self._executor = _started_threads(self._thread_count)
-            return self._executor
+                self._crew = Crew(self._thread_count, _use_one_thread)
+            return self._crew
 
     def batches(
         self, parts: Iterable[NDArray[np.int64]], epoch: int, numbers: Iterator[int] | None = None
@@ -160,44 +165,42 @@ class ThreadEngine:
                 anew.
             Exception: What the filler raised, as soon as it is known.
         """
-        executor, owner = self._started(), os.getpid()
+        crew, owner = self._started(), os.getpid()
         waiting = Groups(parts, self._group_count, epoch, self._filler)
-        running: deque[Future[tuple[list[Any], Watch]]] = deque()
+        running: deque[Task[_Filled]] = deque()
         try:
             while True:
-                self._check_goes_on(executor)
+                self._check_goes_on(crew)
                 while len(running) < self._depth:
                     group = waiting.next()
                     if not group:
                         break
-                    running.append(executor.submit(self._fill, group, epoch))
+                    running.append(Task(partial(self._fill, group, epoch)))
+                    crew.give(running[-1])
                 if not running:
                     return
                 for later in running:
-                    if later.done() and later.exception() is not None:
-                        later.result()
+                    later.check()
                 batches, watch = running.popleft().result()
                 self._stats.add_watch(*watch.measured())
                 batches.reverse()
-                # Once a group: to ask a future takes its lock, which a thread may just have.
-                ready_count = sum(future.done() for future in running)
+                ready_count = sum([later.is_done for later in running])
                 while batches:
-                    self._check_goes_on(executor)
+                    self._check_goes_on(crew)
                     self._stats.ready_count += ready_count + len(batches) - 1
                     # Handed over, not kept: a buffer is free when the user has let go of it.
                     yield batches.pop()
         finally:
-            # A forked child has no thread to give way, and may have got a lock in its locked state.
+            # A forked child has no thread to give way.
             if owner == os.getpid():
-                for future in running:
-                    future.cancel()
+                crew.forget(running)
                 waiting.end()
 
-    def _check_goes_on(self, executor: ThreadPoolExecutor) -> None:
-        if self._executor is not executor or self._owner != os.getpid():
+    def _check_goes_on(self, crew: Crew) -> None:
+        if self._crew is not crew or self._owner != os.getpid():
             raise RuntimeError(ENDED)
 
-    def _fill(self, parts: list[NDArray[np.int64]], epoch: int) -> tuple[list[Any], Watch]:
+    def _fill(self, parts: list[NDArray[np.int64]], epoch: int) -> _Filled:
         watch = Watch()
         batches = self._filler.fill_group(parts, epoch, self._take, watch)
         if self._is_pinned:
@@ -213,48 +216,25 @@ class ThreadEngine:
         if self._owner != os.getpid():
             self._forget()
         with self._lock:
-            if self._executor is not None:
-                self._executor.shutdown(wait=False, cancel_futures=True)
-            self._executor = None
+            if self._crew is not None:
+                self._crew.dismiss(RuntimeError(ENDED))
+            self._crew = None
             self._pools = {}
 
 
-def _started_threads(count: int) -> ThreadPoolExecutor:
-    """An executor all of whose threads are there.
-
-    By itself it starts them as it needs them, and might find in mid-run that it cannot.
-    """
-    executor = ThreadPoolExecutor(count, "loader", initializer=_use_one_thread)
-    go_on, started_count = threading.Event(), 0
-    try:
-        while started_count < count:
-            executor.submit(go_on.wait)
-            started_count += 1
-    except BaseException as error:
-        executor.shutdown(wait=False, cancel_futures=True)
-        limit = limit_text(error, "thread") if isinstance(error, Exception) else None
-        if limit is None:
-            raise
-        raise WorkerStartError(
-            f"loader thread {started_count + 1} of {count} could not be started: {error}. "
-            f"Cause: {limit}"
-        ) from error
-    finally:
-        go_on.set()
-    return executor
-
-
 class DirectEngine:
-    """No engine: each batch is filled when it is asked for, in the loop itself.
+    """No engine: batches are filled when one is asked for, in the loop itself.
 
     Args:
         filler: Makes the batches.
         stats: Told where the time goes.
+        group_count: Batches that are filled by one call. Small batches are cheaper together.
     """
 
-    def __init__(self, filler: GroupFiller, *, stats: LoaderStats) -> None:
+    def __init__(self, filler: GroupFiller, *, stats: LoaderStats, group_count: int = 1) -> None:
         self._filler = filler
         self._stats = stats
+        self._group_count = group_count
         self._pools: dict[int, BufferPool] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -270,15 +250,31 @@ class DirectEngine:
         """The batches of an epoch, in order."""
         # Kept from one epoch to the next: fresh memory takes longer than to fill it.
         take = partial(take_pooled, self._pools, kept_count=_DIRECT_KEPT_COUNT, is_pinned=False)
-        waiting = Groups(parts, 1, epoch, self._filler)
+        waiting = Groups(parts, self._group_count, epoch, self._filler)
         try:
             while group := waiting.next():
-                watch = Watch()
-                batches = self._filler.fill_group(group, epoch, take, watch)
-                self._stats.add_watch(*watch.measured())
-                yield batches.pop()
+                try:
+                    batches = self._filled(group, epoch, take)
+                except Exception:
+                    if len(group) == 1:
+                        raise
+                    batches = []
+                if not batches:
+                    # One by one: what comes before the error can be had, and it has its place.
+                    for part in group:
+                        yield self._filled([part], epoch, take).pop()
+                batches.reverse()
+                while batches:
+                    self._stats.ready_count += len(batches) - 1
+                    yield batches.pop()
         finally:
             waiting.end()
+
+    def _filled(self, group: list[NDArray[np.int64]], epoch: int, take: Take) -> list[Any]:
+        watch = Watch()
+        batches = self._filler.fill_group(group, epoch, take, watch)
+        self._stats.add_watch(*watch.measured())
+        return batches
 
     def close(self) -> None:
         """Let go of memory that is kept for the next batches."""

@@ -27,6 +27,9 @@ buffers no longer fit the cache (best of 3 to 50 MiB for 512 images of 3 KB)."""
 
 _GROUP_COUNT_MAX = 32
 
+_DIRECT_GROUP_BYTES = 2**20
+"""The same of a loop without workers, which fills them itself, and waits for all of a group."""
+
 _COPIED_BYTES_LEAST = 2**16
 """From this size on, copying a sample's fixed fields takes longer than the Python for a few small
 ones beside them (640 x 640 images with boxes: threads 7,200 a second, processes 4,200)."""
@@ -112,7 +115,8 @@ def make_engine(
         start_method: How processes start.
     """
     if workers == 0:
-        return DirectEngine(filler, stats=stats)
+        group_count = _group_count(filler, dataset, batch_size, _DIRECT_GROUP_BYTES)
+        return DirectEngine(filler, stats=stats, group_count=group_count)
     if name == "process":
         return ProcessEngine(
             filler,
@@ -123,20 +127,32 @@ def make_engine(
             start_method=start_method,
             is_pinned=is_pinned,
         )
-    group_count = 1
-    if isinstance(dataset, LMDBDataset) and batch_size is not None:
-        sizes = _known_sizes(dataset)
-        batch_bytes = batch_size * sum(sizes.values())
-        # Images of no fixed size, or with operations, take long enough to be filled batch by batch.
-        has_pictures = any(
-            dataset.schema[name].kind in ("image", "mask") and name not in sizes
-            for name in dataset.view.fields
-        )
-        has_ops = isinstance(filler, StoreFiller) and filler.has_ops
-        fitting = 1 if has_pictures or has_ops else _GROUP_BYTES // max(1, batch_bytes)
-        # Each thread gets several groups in an epoch, so that none ends it alone.
-        shared = batch_count // (4 * workers)
-        group_count = max(1, min(_GROUP_COUNT_MAX, fitting, shared))
+    group_count = _group_count(filler, dataset, batch_size, _GROUP_BYTES)
+    # Each thread gets several groups in an epoch, so that none ends it alone.
+    group_count = max(1, min(group_count, batch_count // (4 * workers)))
     return ThreadEngine(
         filler, workers, workers + 1, stats=stats, group_count=group_count, is_pinned=is_pinned
     )
+
+
+def _group_count(
+    filler: StoreFiller | JoinedFiller | MapFiller,
+    dataset: Dataset[Any],
+    batch_size: int | None,
+    byte_count_max: int,
+) -> int:
+    """How many batches are filled by one call: as many as have so many bytes, at least one."""
+    if not isinstance(dataset, LMDBDataset) or not isinstance(filler, StoreFiller):
+        return 1
+    if batch_size is None or filler.has_ops:
+        return 1
+    sizes = _known_sizes(dataset)
+    # Images of no fixed size, like operations, take long enough to be filled batch by batch.
+    has_pictures = any(
+        dataset.schema[name].kind in ("image", "mask") and name not in sizes
+        for name in dataset.view.fields
+    )
+    if has_pictures:
+        return 1
+    batch_bytes = batch_size * sum(sizes.values())
+    return max(1, min(_GROUP_COUNT_MAX, byte_count_max // max(1, batch_bytes)))

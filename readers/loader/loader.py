@@ -22,7 +22,7 @@ from readers.loader.coming import say_order
 from readers.loader.contents import Contents
 from readers.loader.exposed import order_shown
 from readers.loader.identity import identity_of_dataset
-from readers.loader.served import MarkingCollate, in_range, inner, marked, served
+from readers.loader.served import MarkingCollate, all_in_range, inner, marked, served
 from readers.nesting import parts_of
 from readers.orders.batching import Batches, GivenBatches, OrderBatches
 from readers.orders.place import Run
@@ -194,7 +194,7 @@ class Loader(DataLoader[BatchT]):
         batches = self._batches
         run = batches.begin()
         rank, world_size = batches.ranks()
-        parts = (self._checked(part) for part in batches.parts(run.epoch, run.position))
+        parts = self._checked(batches.parts(run.epoch, run.position))
         numbers = count(run.position // batches.step * world_size + rank, world_size)
         say_order(self.contents.dataset, batches, run)
         yield from self._handed_out(run, self.engine.batches(parts, run.epoch, numbers))
@@ -220,11 +220,11 @@ class Loader(DataLoader[BatchT]):
             reference = weakref.ref(self.engine)
             Finalize(self.engine, _close, args=(reference,), exitpriority=_BEFORE_CHILDREN)
 
-    def _checked(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _checked(self, parts: Iterator[NDArray[np.int64]]) -> Iterator[NDArray[np.int64]]:
         dataset = self.contents.dataset
         if not isinstance(dataset, (LMDBDataset, Subset, ConcatDataset)):
-            return indices
-        return in_range(indices, dataset)
+            return parts
+        return all_in_range(parts, dataset)
 
     def _handed_out(self, run: Run, batches: Iterator[Any]) -> Iterator[Any]:
         """The same batches, with the time on both sides of each, and the place, taken down."""
@@ -300,13 +300,19 @@ def _close(reference: weakref.ReferenceType[Engine]) -> None:
 
 def _measure(batch: Any) -> tuple[int, int]:
     """Samples of a batch, and bytes of the tensors that stand in it directly."""
-    parts = parts_of(batch)
-    values = batch if parts is None else parts.values()
-    if isinstance(values, torch.Tensor):
-        return (len(values) if values.ndim else 1), values.nbytes
     byte_count, sample_count = 0, 0
-    if isinstance(values, Iterator):  # Looking at it would use it up.
-        return sample_count, byte_count
+    kind = type(batch)
+    if kind is dict:
+        values = batch.values()
+    elif kind is tuple or kind is list:
+        values = batch
+    else:
+        parts = parts_of(batch)
+        values = batch if parts is None else parts.values()
+        if isinstance(values, torch.Tensor):
+            return (len(values) if values.ndim else 1), values.nbytes
+        if isinstance(values, Iterator):  # Looking at it would use it up.
+            return sample_count, byte_count
     try:
         for value in values:
             if isinstance(value, torch.Tensor) and value.ndim:  # Its len() is a call of Python.

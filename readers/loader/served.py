@@ -11,7 +11,7 @@ accelerate, Lightning and others build from these. What a sample is drawn for co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -227,8 +227,7 @@ def in_range(indices: NDArray[np.int64], dataset: Dataset[Any]) -> NDArray[np.in
         IndexError: One is of another dataset.
     """
     count = len(dataset)  # type: ignore[arg-type]
-    # Nearly all are. In one look: as unsigned, one that counts from the end is a large number.
-    if len(indices) and indices.view(np.uint64).max() < count:
+    if _are_in_range(indices, count):
         return indices
     given, (indices, draws) = indices, split_draws(indices)
     wrong = (indices < -count) | (indices >= count)
@@ -237,6 +236,20 @@ def in_range(indices: NDArray[np.int64], dataset: Dataset[Any]) -> NDArray[np.in
             f"the sampler yields {indices[wrong.argmax()]} for {dataset!r}, expected [0, {count})"
         )
     return given if draws is not None else np.where(indices < 0, indices + count, indices)
+
+
+def all_in_range(
+    parts: Iterable[NDArray[np.int64]], dataset: Dataset[Any]
+) -> Iterator[NDArray[np.int64]]:
+    """The indices of batches, each as `in_range` gives them."""
+    count = len(dataset)  # type: ignore[arg-type]
+    for indices in parts:
+        yield indices if _are_in_range(indices, count) else in_range(indices, dataset)
+
+
+def _are_in_range(indices: NDArray[np.int64], count: int) -> bool:
+    """Whether all are in [0, count), in one look: as unsigned, one below 0 is a large number."""
+    return bool(len(indices) and np.maximum.reduce(indices.view(np.uint64)) < count)
 
 
 def inner(dataset: Dataset[Any]) -> Dataset[Any]:

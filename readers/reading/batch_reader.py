@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -21,7 +20,7 @@ from torch.utils.data import get_worker_info
 from readers.ops.followers import Followers
 from readers.reading.buffers import SMALL_BYTES, BufferPool, take_plain, take_pooled
 from readers.reading.even_sizes import EvenFields
-from readers.reading.fixed_batches import FixedBatches, scalar_column
+from readers.reading.fixed_batches import FixedBatches, parts_of_batch, scalar_column
 from readers.reading.gather import Gatherer, empty_batch
 from readers.reading.request import RECORDS, Extent, Request
 from readers.reading.samples import GatheredSamples
@@ -85,6 +84,7 @@ class BatchReader:
 
     Attributes:
         images: What carries the operations out, if there are any.
+        is_fixed: Whether all fields have one size, and lie in mapped files.
     """
 
     def __init__(self, view: StoreView, ops: ImageOps | None = None) -> None:
@@ -115,6 +115,8 @@ class BatchReader:
         fixed = [field for field, _, _ in self._fixed]
         if ops is None and not self._ragged and FixedBatches.serves(view, fixed):
             self._fixed_batches = FixedBatches(view, self._scalars, fixed)
+        self.is_fixed = self._fixed_batches is not None
+        self._selection = view.selection
         self._gather = Gatherer()
         self._pools: dict[int, BufferPool] = {}
 
@@ -194,22 +196,38 @@ class BatchReader:
         from `take` that it lies in, which ends where it ends; of a small one ordinary memory.
         """
         view = self._view
-        batch: dict[str, Any] = dict.fromkeys(view.fields)
-        if self._fixed_batches is not None and prepared is None and len(indices):
-            positions = view.selection.positions(indices)
-            waited = self._fixed_batches.read(positions, max(counts), take, batch)
-            watch.storage_batch_count += waited
-            watch.lap("read")
+        if self.is_fixed and prepared is None:
+            parts = self._read_fixed(indices, counts, take, watch)
         else:
             prepared = prepared or self.prepare(indices, epoch, draws)
+            batch: dict[str, Any] = dict.fromkeys(view.fields)
             self._read_prepared(prepared, batch, indices, max(counts), take, watch)
-        parts = [batch] if len(counts) == 1 else _parts(batch, counts)
+            parts = [batch] if len(counts) == 1 else parts_of_batch(batch, counts)
         names, as_tuples = view.result_names, view.returns is not None
         as_numpy = view.image_as == "numpy"
         return [
             GatheredSamples(part, names, count, as_tuples=as_tuples, as_numpy=as_numpy)
             for part, count in zip(parts, counts, strict=True)
         ]
+
+    def batches(
+        self, indices: NDArray[np.int64], counts: list[int], take: Take, watch: Watch
+    ) -> list[Any]:
+        """What `collate` makes of `read_parts`, by a shorter way, where `is_fixed`."""
+        parts, returns = self._read_fixed(indices, counts, take, watch), self._view.returns
+        if returns is None:
+            return parts
+        return [tuple([part[name] for name in returns]) for part in parts]
+
+    def _read_fixed(
+        self, indices: NDArray[np.int64], counts: list[int], take: Take, watch: Watch
+    ) -> list[dict[str, Any]]:
+        assert self._fixed_batches is not None
+        positions = self._selection.positions(indices)
+        parts, waited = self._fixed_batches.read(positions, counts, take)
+        watch.storage_batch_count += waited
+        watch.lap("read")
+        return parts
 
     def _read_prepared(
         self,
@@ -317,22 +335,3 @@ class BatchReader:
             batch[field.name] = moved
         for name in followers.extra:
             del batch[name]
-
-
-def _parts(batch: dict[str, Any], counts: list[int]) -> list[dict[str, Any]]:
-    """Several batches out of one, of so many samples each."""
-    bounds = list(pairwise(accumulate(counts, initial=0)))
-    fields = {name: _cut(values, bounds) for name, values in batch.items()}
-    return [{name: values[turn] for name, values in fields.items()} for turn in range(len(counts))]
-
-
-def _cut(values: Any, bounds: list[tuple[int, int]]) -> list[Any]:
-    """Parts of a field: NOTE [ a small tensor keeps no batch ]."""
-    if not isinstance(values, torch.Tensor):
-        return [values[start:end] for start, end in bounds]
-    # Slices of the tensor would have all of its storage.
-    array = values.numpy()
-    parts = [array[start:end] for start, end in bounds]
-    if max(part.nbytes for part in parts) < SMALL_BYTES:
-        parts = [part.copy(order="K") for part in parts]
-    return [torch.from_numpy(part) for part in parts]

@@ -15,7 +15,7 @@ import mmap
 import os
 import weakref
 from collections import deque
-from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -85,18 +85,9 @@ class Memory:
         if first < end and not self._is_pinned:
             self._map.madvise(mmap.MADV_REMOVE, first, end - first)
 
-    def tensor(self, on_release: Callable[[], None] | None = None) -> torch.Tensor:
-        """All of the memory as a uint8 tensor.
-
-        Args:
-            on_release: Called when the tensor and everything made from it is gone, in whatever
-                thread and at whatever moment that happens.
-        """
-        window = self.window()
-        tensor = torch.frombuffer(window, dtype=torch.uint8)
-        if on_release is not None:
-            weakref.finalize(window, on_release).atexit = False
-        return tensor
+    def tensor(self) -> torch.Tensor:
+        """All of the memory as a uint8 tensor."""
+        return torch.frombuffer(self.window(), dtype=torch.uint8)
 
 
 def _pin(memory: Memory) -> None:
@@ -107,6 +98,17 @@ def _pin(memory: Memory) -> None:
     cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call]
     torch.cuda.check_error(cudart.cudaHostRegister(memory.address, memory.byte_count, 0))
     weakref.finalize(memory, cudart.cudaHostUnregister, memory.address)
+
+
+class _Lent(weakref.ref[Any]):
+    """Looks after a buffer that is in use: called when the object over its memory is gone.
+
+    A `weakref.finalize` does the same for ten times the calls, for each batch.
+    """
+
+    __slots__ = ("memory",)
+
+    memory: Memory
 
 
 class BufferPool:
@@ -130,7 +132,9 @@ class BufferPool:
         self._is_pinned = torch.cuda.is_available() if is_pinned is None else is_pinned
         # A deque's append and pop are atomic: a buffer may come back in any thread, even in the
         # middle of take(), when the garbage collector runs there. So there is no lock to deadlock.
+        # So are those of the dict. (It is none of weak references: ctypes' objects have no hash.)
         self._free: deque[Memory] = deque()
+        self._lent: dict[int, _Lent] = {}
         self._owner = os.getpid()
         self.made_count = 0
 
@@ -146,11 +150,19 @@ class BufferPool:
         except IndexError:
             memory = Memory(self.byte_count, is_pinned=self._is_pinned)
             self.made_count += 1
-        return memory.tensor(lambda: self._give_back(memory))
+        window = memory.window()
+        if self._is_pinned:
+            # Unpinned with the last tensor over it, whatever has become of the pool.
+            window.memory = memory  # type: ignore[attr-defined]
+        lent = _Lent(window, self._give_back)
+        lent.memory = memory
+        self._lent[id(lent)] = lent
+        return torch.frombuffer(window, dtype=torch.uint8)
 
-    def _give_back(self, memory: Memory) -> None:
+    def _give_back(self, lent: _Lent) -> None:
+        self._lent.pop(id(lent), None)
         if len(self._free) < self._kept_count and os.getpid() == self._owner:
-            self._free.append(memory)
+            self._free.append(lent.memory)
 
 
 def take_pooled(

@@ -112,10 +112,12 @@ class StoreFiller:
         """Several batches by one call: small ones are cheaper together."""
         watch.start()
         together = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        prepared = self._taken(together, epoch)
+        prepared = None if self._ahead is None else self._ahead.take(together, epoch)
         indices, draws = split_draws(together)
-        counts = [len(part) for part in parts]
-        read = self._opened().read_parts(indices, counts, epoch, take, watch, draws, prepared)
+        counts, reader = [*map(len, parts)], self._reader or self._opened()
+        if reader.is_fixed and prepared is None:
+            return reader.batches(indices, counts, take, watch)
+        read = reader.read_parts(indices, counts, epoch, take, watch, draws, prepared)
         batches = [collate(samples) for samples in read]
         watch.lap("collate")
         return batches

@@ -43,6 +43,9 @@ def checked_indices(indices: Sequence[int], count: int, path: str) -> NDArray[np
     array = np.array(indices)
     if array.dtype != np.int64 or array.ndim != 1:
         return np.array([checked_index(index, count, path) for index in indices], np.int64)
+    # Nearly all are as they should be. In one look: as unsigned, one below 0 is a large number.
+    if not len(array) or np.maximum.reduce(array.view(np.uint64)) < count:
+        return array
     wrong = (array < -count) | (array >= count)
     if wrong.any():
         checked_index(indices[int(wrong.argmax())], count, path)

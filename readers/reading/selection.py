@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
+
+_TABLE_COUNT = 2**20
+"""Up to so many positions are also kept one by one, 8 MiB: a look-up in place of a search among the
+runs, which takes longer than to copy a batch of small samples. Beyond, where the runs are so short
+that they take more memory."""
 
 
 class Selection:
@@ -26,6 +33,11 @@ class Selection:
         self._count = int(self._before[-1])
         # The only run of a whole store or of a split in path order needs no search.
         self.only_start = int(starts[0]) if len(starts) == 1 else None
+        self._table: NDArray[np.int64] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The runs alone: positions are worked out again from them."""
+        return {**self.__dict__, "_table": None}
 
     @classmethod
     def of_all(cls, count: int) -> Selection:
@@ -54,14 +66,24 @@ class Selection:
 
     def positions(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         """Positions in the store of many samples, indices in [0, len)."""
-        if self.only_start is not None:
-            return indices + self.only_start
+        start = self.only_start
+        if start is not None:
+            return indices + start if start else indices
+        if self._table is None and self._count <= max(_TABLE_COUNT, 2 * len(self._starts)):
+            self._table = self.all_positions()
+        if self._table is not None:
+            found: NDArray[np.int64] = self._table.take(indices)
+            return found
         runs = np.searchsorted(self._before, indices, side="right") - 1
         return self._starts[runs] + indices - self._before[runs]
 
     def all_positions(self) -> NDArray[np.int64]:
         """Positions of all samples, in order."""
-        return self.positions(np.arange(len(self), dtype=np.int64))
+        if self.only_start is not None:
+            return np.arange(self.only_start, self.only_start + self._count, dtype=np.int64)
+        counts = np.diff(self._before)
+        # What is to be added to an index is the same for all of a run.
+        return np.arange(self._count) + np.repeat(self._starts - self._before[:-1], counts)
 
     def index_of(self, position: int) -> int | None:
         """Where the sample at `position` in the store stands here, or None."""

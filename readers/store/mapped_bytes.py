@@ -16,9 +16,9 @@ has had since its batch before. Where they grew, something was not cached: it pr
 from __future__ import annotations
 
 import os
-import resource
 import threading
 from collections.abc import Sequence
+from resource import RUSAGE_THREAD, getrusage
 from typing import NoReturn
 
 import numpy as np
@@ -95,31 +95,32 @@ class MappedBytes:
         """Where the file of a shard begins in the memory."""
         return int(self._range.starts[number])
 
-    def bring_in(self, starts: NDArray[np.int64], byte_count: int) -> bool:
-        """Have parts of one length read that are not cached, before they are copied.
+    def bring_in(self, starts: NDArray[np.int64], first: int, byte_count: int) -> bool:
+        """Have parts of some records read that are not cached, before they are copied.
 
         Args:
-            starts: (part,) int64, where each begins in the memory: in files that were added.
-            byte_count: Bytes of each, at least 1.
+            starts: (record,) int64, where each begins in the memory: in files that were added.
+            first: Where the part begins in its record, in bytes.
+            byte_count: Bytes of each part, at least 1.
 
         Returns:
             Whether the kernel was told to read them: NOTE [ cached records are left alone ].
         """
-        before = _disk_fault_count()
+        before = getrusage(RUSAGE_THREAD).ru_majflt
         if getattr(self._faults, "count", before) != before:
             self._warm_count = 0
         self._faults.count = before
         if self._warm_count >= _WARM_COUNT or not len(starts):
             return False
         step = max(1, len(starts) // _PROBE_COUNT)
-        self.memory[starts[::step] + byte_count // 2].sum()
+        self.memory[starts[::step] + (first + byte_count // 2)].sum()
         self._faults.count = _disk_fault_count()
         if self._faults.count == before:
             self._warm_count += 1
             return False
         self._warm_count = 0
         for start in starts.tolist():
-            self._range.will_need(start, byte_count)
+            self._range.will_need(start + first, byte_count)
         return True
 
     def announce(self, wanted: Sequence[Wanted]) -> None:
@@ -172,4 +173,4 @@ class MappedBytes:
 
 def _disk_fault_count() -> int:
     """Page faults of this thread that had to wait for a disk or server: getrusage(2)."""
-    return resource.getrusage(resource.RUSAGE_THREAD).ru_majflt
+    return getrusage(RUSAGE_THREAD).ru_majflt

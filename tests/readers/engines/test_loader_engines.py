@@ -18,6 +18,15 @@ class TestDirect(EngineConformance):
         return DirectEngine(filler, stats=stats)
 
 
+class TestDirectOfGroups(EngineConformance):
+    """The loop itself, several batches by one call."""
+
+    ends_when_closed = False
+
+    def make(self, filler: MapFiller, stats: LoaderStats) -> Engine:
+        return DirectEngine(filler, stats=stats, group_count=4)
+
+
 class TestThreads(EngineConformance):
     """Threads of this process."""
 

@@ -195,6 +195,17 @@ def test_without_an_engine_each_batch_is_made_when_it_is_asked_for():
     engine.close()
 
 
+def test_without_an_engine_an_error_in_a_group_keeps_its_place():
+    """What comes before it is handed out, though it was to be filled by the same call."""
+    filler = Numbers(fail_at(6))
+    engine = DirectEngine(filler, stats=LoaderStats("thread", 0), group_count=4)
+    batches = engine.batches(parts_of(9), 0)
+    assert firsts(next(batches) for _ in range(6)) == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(KeyError):
+        next(batches)
+    assert filler.groups == [4, 4, 1, 1, 1]
+
+
 @pytest.mark.parametrize("ahead_count", [0, 1, 3])
 def test_a_filler_gets_to_know_of_groups_before_their_turn(engine_of, ahead_count):
     """As many as it says, each once, in order; at the end, and when it is broken off, that too."""

@@ -6,6 +6,8 @@ import errno
 import gc
 import mmap
 import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -162,6 +164,23 @@ def test_a_forked_child_gives_nothing_back_to_its_parent(pool):
     assert [set(tensor.tolist()) for tensor in held] == [{0}, {1}, {2}]
     del held
     assert pool.free_count == 3
+
+
+def test_buffers_outlive_their_pool_and_their_program():
+    """Whoever still has a batch goes on with it; at the end of the program nothing is said."""
+    code = """
+from readers.reading.buffers import BufferPool
+pool = BufferPool(100_000, is_pinned=False)
+kept, other = pool.take().fill_(7), pool.take()
+del pool
+del other
+print(int(kept.sum()))
+kept.ring = kept  # Left to the end of the interpreter.
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert (done.stdout, done.stderr) == ("700000\n", "")
 
 
 @pytest.mark.parametrize("byte_count", [1, 4095, 4097, 2**21, 2**21 + 5])

@@ -54,4 +54,14 @@ def test_a_run_of_neighbours_stays_small_however_long():
     half = Selection.of(np.arange(10**6, 2 * 10**6, dtype=np.int64))
     assert len(pickle.dumps(half)) < 700
     scattered = Selection.of(np.arange(0, 20_000, 2, dtype=np.int64))
-    assert len(pickle.dumps(scattered)) < 10_000 * 16 + 1000
+    assert scattered.positions(np.array([3, 9_999])).tolist() == [6, 19_998]
+    assert len(pickle.dumps(scattered)) < 10_000 * 24 + 1000
+
+
+def test_few_runs_of_very_many_samples_are_searched():
+    """Their positions one by one would take memory that runs are there to save."""
+    starts = np.array([0, 2**31, 2**30], np.int64)
+    selection = Selection(starts, starts + 2**28)
+    found = selection.positions(np.array([0, 2**28, 2**29 + 5, 2**28 - 1], np.int64))
+    assert found.tolist() == [0, 2**31, 2**30 + 5, 2**28 - 1]
+    assert selection._table is None
