@@ -31,6 +31,7 @@ _COMMANDS = {
     "diff": "packer.cli.stores",
     "stage": "packer.cli.stage",
     "doctor": "packer.cli.doctor",
+    "bench": "packer.cli.bench",
 }
 
 _NOT_PROPOSED = ("--overwrite",)
