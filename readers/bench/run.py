@@ -9,20 +9,13 @@ from typing import Any
 
 from readers.bench.limits import find_limits
 from readers.bench.pass_measure import Pass, measure_pass
-from readers.bench.raw_folder import RawFolder, stock_loader
 from readers.bench.report import BenchReport, EngineName, Setting, Step, Tried, best_of
+from readers.bench.subject import Subject, names_taken
 from readers.dataset import LMDBDataset
 from readers.loader.make import make_loader
 from readers.loader.tuned import MachineFacts
 from readers.machine import PREFETCH_FACTOR, core_count, loader_worker_count
-from readers.ops.operations import Letterbox, RandomResizedCrop
-from readers.reading.even_sizes import likely_shape
 
-_TARGETS = (("label",), ("boxes", "labels"), ("labels",), ("caption",), ("captions",))
-"""What training takes beside image and masks: the first of which the store has all."""
-
-_CROP_SIDE = 224
-_LETTERBOX_SIDE = 640
 _SHARES = {"limits": 0.07, "all": 0.35, "best": 0.38, "sizes": 0.1, "step": 0.1}
 """Of the time: limits of the machine, each setting once, the best ones again, other batch sizes of
 the best, and the step."""
@@ -31,8 +24,6 @@ _FINALIST_COUNT = 3
 _ROUND_COUNT = 3
 _PASS_S_LEAST = 0.1
 _ENGINES: tuple[EngineName, ...] = ("thread", "process")
-
-_Op = RandomResizedCrop | Letterbox
 
 
 @dataclass
@@ -72,6 +63,15 @@ class _Passes:
                 )
         return 0
 
+    def tried(self, settings: Sequence[Setting], default: Setting) -> list[Tried]:
+        """What they showed: once each, without those for which there was no time."""
+        cores = core_count()
+        return [
+            Tried.of(one, self.found[one], is_default=one == default, cores=cores)
+            for one in dict.fromkeys(settings)
+            if one in self.found
+        ]
+
 
 def bench(
     store: str,
@@ -105,78 +105,43 @@ def bench(
     _check_range(batch_size, workers, seconds, step_ms, crop)
     begun = time.perf_counter()
     with LMDBDataset(store) as whole:
-        path, identity = whole.view.path, whole.view.identity.hex()
-        names = _names(whole)
+        names = names_taken(whole)
     with LMDBDataset(store, returns=names) as dataset:
-        if not len(dataset):
-            raise ValueError(f"{path}: there is no sample in this store, so nothing to measure")
-        ops = _operations(dataset, crop)
-        batch_size = min(batch_size, len(dataset))
-
-        def make(setting: Setting) -> Any:
-            assert setting.engine != "stock"
-            return make_loader(
-                dataset,
-                setting.batch_size,
-                train=True,
-                ops=ops,
-                engine=setting.engine,
-                workers=setting.workers,
-                prefetch_factor=setting.prefetch_factor,
-            )
-
-        passes = _Passes(make)
-        default, sample_bytes = _default(dataset, ops, batch_size, workers)
+        subject = Subject.of(dataset, raw, crop)
+        default, sample_bytes = _default(subject, min(batch_size, len(dataset)), workers)
         limits = find_limits(dataset, sample_bytes, seconds * _SHARES["limits"])
-        untried = passes.run(_settings(default, workers), 1, seconds * _SHARES["all"], least=1)
-        first = sorted(passes.found, key=lambda one: -passes.found[one][0].images_per_s)
-        finalists = _finalists(first[:_FINALIST_COUNT], default)
-        raw_setting = default._replace(engine="stock")
-        contenders = [default, *(one for one in finalists if one != default)]
-        if raw is not None:
-            folder = _raw_folder(raw, dataset, ops)
-            raw_setting = raw_setting._replace(batch_size=min(batch_size, len(folder)))
-
-            def make_any(setting: Setting) -> Any:
-                if setting.engine != "stock":
-                    return make(setting)
-                return stock_loader(folder, setting.batch_size, setting.workers)
-
-            passes.make = make_any
+        passes = _Passes(subject.make)
+        settings = _settings(default, workers)
+        untried = passes.run(settings, 1, seconds * _SHARES["all"], least=1)
+        contenders = _finalists(passes, default)
+        raw_setting = None
+        if subject.folder is not None:
+            size = min(default.batch_size, len(subject.folder))
+            raw_setting = default._replace(engine="stock", batch_size=size)
             contenders.insert(1, raw_setting)
         passes.run(contenders, _ROUND_COUNT, seconds * _SHARES["best"], least=len(contenders))
-        cores = core_count()
-
-        def tried(setting: Setting) -> Tried:
-            found = passes.found[setting]
-            return Tried.of(setting, found, is_default=setting == default, cores=cores)
-
-        ours = [tried(one) for one in passes.found if one.engine != "stock"]
-        again = [one for one in ours if len(one.rates) > 1]
-        best = best_of(again or ours)
-        sizes = sorted({max(1, batch_size // 2), min(len(dataset), batch_size * 2)} - {batch_size})
-        others = [best.setting._replace(batch_size=size) for size in sizes]
+        ours = passes.tried([*settings, *contenders], default)
+        ours = [one for one in ours if one.setting.engine != "stock"]
+        best = best_of([one for one in ours if one.setting in contenders])
+        others = _other_sizes(best.setting, len(dataset))
         passes.run(others, 1, seconds * _SHARES["sizes"], least=0)
         step = None
         if step_ms is not None:
-            taken = measure_pass(
-                lambda: make(best.setting), batch_size, seconds * _SHARES["step"], step_ms / 1000
-            )
-            step = Step.of(step_ms, batch_size, taken)
+            step_s = seconds * _SHARES["step"]
+            step = _try_step(subject, best.setting, step_ms, step_s)
         return BenchReport(
-            store=path,
-            identity=identity,
+            store=dataset.view.path,
+            identity=dataset.view.identity.hex(),
             sample_count=len(dataset),
             fields=names,
-            work=", ".join(f"{type(op).__name__} {_shown(op.size)}" for op in ops),
+            work=subject.work(),
             machine=MachineFacts.read(),
             tried=sorted(ours, key=lambda one: -one.images_per_s),
             best=best,
             batch_sizes=sorted(
-                [best, *(tried(one) for one in others if one in passes.found)],
-                key=lambda one: one.setting.batch_size,
+                [best, *passes.tried(others, default)], key=lambda one: one.setting.batch_size
             ),
-            raw=tried(raw_setting) if raw is not None else None,
+            raw=passes.tried([raw_setting], default)[0] if raw_setting is not None else None,
             untried_count=untried,
             limits=limits,
             step=step,
@@ -200,45 +165,16 @@ def _check_range(
             raise ValueError(f"{name} must be {more}; got {value!r}")
 
 
-def _names(dataset: LMDBDataset[Any]) -> tuple[str, ...]:
-    """The fields that training takes."""
-    schema = dataset.schema
-    if "image" not in schema.names:
-        return tuple(schema.names)
-    masks = tuple(one.name for one in schema.fields if one.kind == "mask")
-    targets = next((wanted for wanted in _TARGETS if set(wanted) <= set(schema.names)), ())
-    return ("image", *masks, *targets)
-
-
-def _operations(dataset: LMDBDataset[Any], crop: int | None) -> tuple[_Op, ...]:
-    if "image" not in dataset.view.fields:
-        if crop is not None:
-            raise ValueError(f"{dataset.view.path}: there is no field image; leave crop out")
-        return ()
-    if crop is not None:
-        return (RandomResizedCrop(crop),)
-    image = dataset.schema["image"]
-    has_one_kind = image.dtype is not None and None not in (image.shape or ())[2:]
-    if not has_one_kind or likely_shape(dataset.view.store, image) is not None:
-        return ()
-    if "boxes" in dataset.schema.names:
-        return (Letterbox(_LETTERBOX_SIDE),)
-    return (RandomResizedCrop(_CROP_SIDE),)
-
-
-def _default(
-    dataset: LMDBDataset[Any], ops: tuple[_Op, ...], batch_size: int, workers: int | None
-) -> tuple[Setting, float]:
+def _default(subject: Subject, batch_size: int, workers: int | None) -> tuple[Setting, float]:
     """What `make_loader` takes by itself, and the bytes of a sample in its batches."""
     count = loader_worker_count() if workers is None else workers
-    loader = make_loader(dataset, batch_size, train=True, ops=ops, workers=count)
-    engine = loader.stats()["engine"]
-    loader.close()
-    loader = make_loader(dataset, batch_size, train=True, ops=ops, workers=0)
-    next(iter(loader))
-    stats = loader.stats()
-    loader.close()
-    setting = Setting(engine, count, PREFETCH_FACTOR, batch_size)
+    loader = make_loader(subject.dataset, batch_size, train=True, ops=subject.ops, workers=0)
+    try:
+        next(iter(loader))
+        stats = loader.stats()
+    finally:
+        loader.close()
+    setting = Setting(stats["engine"], count, PREFETCH_FACTOR, batch_size)
     return setting, stats["byte_count"] / max(1, stats["sample_count"])
 
 
@@ -254,29 +190,23 @@ def _settings(default: Setting, workers: int | None) -> list[Setting]:
     return list(dict.fromkeys(settings))
 
 
-def _finalists(best: Sequence[Setting], default: Setting) -> list[Setting]:
-    """The best of all, and those of processes with more batches ahead as well."""
-    found = [default, *best]
-    for one in best:
-        if one.engine == "process" and one.workers:
-            found.append(one._replace(prefetch_factor=2 * PREFETCH_FACTOR))
-            break
-    return list(dict.fromkeys(found))
+def _finalists(passes: _Passes, default: Setting) -> list[Setting]:
+    """The default, the best of all that have workers, and processes with more batches ahead."""
+    order = sorted(passes.found, key=lambda one: -passes.found[one][0].images_per_s)
+    best = [one for one in order if one.workers][:_FINALIST_COUNT]
+    more = [
+        one._replace(prefetch_factor=2 * PREFETCH_FACTOR) for one in best if one.engine == "process"
+    ]
+    return list(dict.fromkeys([default, *best, *more[:1]]))
 
 
-def _raw_folder(raw: str, dataset: LMDBDataset[Any], ops: tuple[_Op, ...]) -> RawFolder:
-    """The raw pictures, at the size that those of the store have in a batch."""
-    size = (_CROP_SIDE, _CROP_SIDE)
-    if ops:
-        size = ops[0].size if isinstance(ops[0].size, tuple) else (ops[0].size, ops[0].size)
-    elif "image" in dataset.view.fields:
-        shape = likely_shape(dataset.view.store, dataset.schema["image"])
-        size = size if shape is None else (shape[0], shape[1])
-    is_cropped = any(isinstance(op, RandomResizedCrop) for op in ops)
-    return RawFolder(raw, size, is_cropped=is_cropped)
+def _other_sizes(best: Setting, sample_count: int) -> list[Setting]:
+    """Half and twice the batch, as far as the store has samples."""
+    size = best.batch_size
+    sizes = sorted({max(1, size // 2), min(sample_count, size * 2)} - {size})
+    return [best._replace(batch_size=size) for size in sizes]
 
 
-def _shown(size: int | tuple[int, int]) -> str:
-    """Sides as the command line calls them."""
-    height, width = size if isinstance(size, tuple) else (size, size)
-    return f"{width}x{height}"
+def _try_step(subject: Subject, best: Setting, step_ms: float, seconds: float) -> Step:
+    found = measure_pass(lambda: subject.make(best), best.batch_size, seconds, step_ms / 1000)
+    return Step.of(step_ms, best.batch_size, found)
