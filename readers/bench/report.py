@@ -245,9 +245,10 @@ class BenchReport:
         limits, rate, lines = self.limits, self.best.images_per_s, []
         default = next((one for one in self.tried if one.is_default), None)
         if default is not None and default is not self.best:
+            overlap = self.best.images_per_s_least <= default.images_per_s_most
             lines.append(
                 f"The best gives {rate / default.images_per_s:.2f} times what make_loader takes by "
-                "itself."
+                f"itself{'; their spreads overlap, so that it may be chance' if overlap else ''}."
             )
         if self.raw is not None:
             lines.append(

@@ -133,6 +133,15 @@ def test_the_best_is_the_least_of_those_that_are_as_fast():
     assert best_of([long, short]) is short
 
 
+def test_what_may_be_chance_is_called_so(report):
+    """A gain over the default counts only where the two do not overlap."""
+    default = dataclasses.replace(tried("process", 1, 100), is_default=True)
+    for rate, is_chance in ((100, True), (101, False)):
+        best = tried("thread", 1, rate)
+        text = dataclasses.replace(report, tried=[default, best], best=best).summary()
+        assert ("it may be chance" in text) == is_chance
+
+
 def test_a_step_says_who_waits():
     """A loop that hardly waits for batches has a model that is slower than the loader."""
     found = Pass(
