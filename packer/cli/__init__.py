@@ -33,6 +33,7 @@ _COMMANDS = {
     "export": "packer.cli.export",
     "stage": "packer.cli.stage",
     "doctor": "packer.cli.doctor",
+    "bench": "packer.cli.bench",
 }
 
 _NOT_PROPOSED = ("--overwrite",)

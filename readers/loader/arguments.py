@@ -27,6 +27,7 @@ class Settings(StockArguments, total=False):
     sampler: Sampler[int] | None
     batch_sampler: Iterable[Sequence[int]] | None
     start_method: str | None
+    tuned: str | os.PathLike[str] | None
 
 
 def _is_dataset(value: Any) -> bool:
@@ -124,6 +125,9 @@ RULES: dict[str, Takes] = {
     "batch_sampler": _ORDER.or_none(),
     "collate_fn": FUNCTION,
     "start_method": TEXT.or_none(),
+    "tuned": Takes(
+        "the path of a file", lambda value: isinstance(value, (str, os.PathLike))
+    ).or_none(),
     "num_workers": WHOLE,
     "shuffle": FLAG.or_none(),
     "pin_memory": FLAG,

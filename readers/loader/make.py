@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
@@ -17,7 +18,8 @@ from readers.loader.contents import Contents
 from readers.loader.engine_choice import EngineName, choose_engine, make_engine
 from readers.loader.loader import Engine, Loader
 from readers.loader.served import inner
-from readers.loader.stock_arguments import StockArguments, check_known, machine_of
+from readers.loader.stock_arguments import Machine, StockArguments, check_known, machine_of
+from readers.loader.tuned import tuned_for
 from readers.machine import PREFETCH_FACTOR, loader_worker_count
 from readers.ops.operations import ImageOp
 from readers.orders.order_sampler import SEED_END, OrderSampler, Remainder
@@ -170,6 +172,7 @@ def make_loader(
     batch_sampler: Iterable[Sequence[int]] | None = None,
     collate_fn: Callable[[Any], Any] = collate,
     start_method: str | None = None,
+    tuned: str | os.PathLike[str] | None = None,
     **stock: Unpack[StockArguments],
 ) -> Loader[Any]:
     """A DataLoader over a dataset, with settings that fit this machine.
@@ -211,13 +214,18 @@ def make_loader(
         collate_fn: Joins samples, in place of ours.
         start_method: How processes start: "fork", "spawn", "forkserver". None: as the program has
             chosen by the first epoch; but workers of a process that was spawned are spawned too.
+        tuned: File of the settings that `packer bench STORE -o FILE` found best: engine, workers
+            and prefetch_factor, where these are not given. Batches stay the same. Where machine or
+            job are others than then, a warning is logged.
         **stock: In torch's words: `num_workers` is `workers`; `prefetch_factor` and `pin_memory`
             are torch's (by themselves 2, and wherever there is a GPU); `shuffle` may repeat what
             `train` says, and `persistent_workers` that they are.
 
     Raises:
         TypeError: An argument is of another kind, such as the path of a store for a dataset.
-        ValueError: There is no batch to load, or an argument is out of its range.
+        ValueError: There is no batch to load, an argument is out of its range, or `tuned` is of
+            another store.
+        OSError: `tuned` cannot be read.
     """
     given = {name: value for name, value in locals().items() if name != "stock"}
     check_known(stock, given)
@@ -243,6 +251,8 @@ def make_loader(
             sampler = _order(dataset, train, drop_last, seed, rank, world_size)
         else:
             _check_sampler(dataset, sampler, pad, rank, world_size)
+    if tuned is not None:
+        engine, machine = _tuned(tuned, dataset, engine, machine, has_ops=bool(ops))
     config = LoaderConfig.tuned(*machine)
     contents = Contents(dataset=dataset, ops=tuple(ops), seed=seed, collate_fn=collate_fn, pad=pad)
     stats = LoaderStats("process", config.workers)
@@ -282,6 +292,27 @@ def make_loader(
         why,
     )
     return loader
+
+
+def _tuned(
+    path: str | os.PathLike[str],
+    dataset: Dataset[Any],
+    engine: EngineName,
+    machine: Machine,
+    *,
+    has_ops: bool,
+) -> tuple[EngineName, Machine]:
+    """Engine and settings with those of a file in place of what is not asked for."""
+    best = tuned_for(path, dataset, has_ops=has_ops)
+    workers, pin_memory, prefetch_factor = machine
+    return (
+        best.engine if engine == "auto" else engine,
+        Machine(
+            best.workers if workers is None else workers,
+            pin_memory,
+            prefetch_factor or best.prefetch_factor,
+        ),
+    )
 
 
 def _check_alone(

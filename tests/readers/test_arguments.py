@@ -77,6 +77,7 @@ FITS = {
         "batch_sampler": {"row"},
         "collate_fn": CALLABLES,
         "start_method": {"text"},
+        "tuned": {"text", "path"},
         "num_workers": {"number"},
         "shuffle": {"flag"},
         "pin_memory": {"flag"},
