@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, ParamSpec, TypeVar, get_args
 
 from packer.errors import BuildError
@@ -41,18 +41,26 @@ _SPOKEN = re.compile(
 
 @functools.cache
 def in_python(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """The function, whose errors of builds speak of arguments."""
+    """The function, whose errors of builds and notes in reports speak of arguments."""
 
     @functools.wraps(function)
     def called(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         try:
-            return function(*args, **kwargs)
+            return _told(function(*args, **kwargs))
         except BuildError as error:
             error.args = tuple(map(in_arguments, error.args))
             raise
 
     called.__module__ = "packer"  # Where it is found, by pickle as well.
     return called
+
+
+def _told(report: _R) -> _R:
+    """A report whose notes speak of arguments. Reasons of rejects stay as they are in the store."""
+    if not is_dataclass(report) or not hasattr(report, "notes"):
+        return report
+    notes = [in_arguments(note) for note in report.notes]
+    return replace(report, notes=notes)  # type: ignore[type-var]
 
 
 def in_arguments(text: Any) -> Any:

@@ -7,9 +7,10 @@
 Without a STORE it makes two in a temporary folder: 32 x 32 images of one size (a batch is one
 copy), and photos with a short side of 256 (cropped, resized and flipped on the CPU), as pixels and
 as JPEG. Epochs of all ways are interleaved, so that what else the machine does meets all alike; the
-first epoch of each, with the start of its workers and the first touch of its memory, stands apart.
-Ratios are of epochs of one round, with their range over rounds, and hold on a shared machine;
-absolute figures do not. With --busy, other programs take so many cores for the whole run.
+first epoch of each, with the start of its workers and the first touch of its memory, stands apart,
+and the second does not count: memory that forked workers of others share is copied there as it is
+written. Ratios are of epochs of one round, with their range over rounds, and hold on a shared
+machine; absolute figures do not. With --busy, other programs take so many cores for the whole run.
 
 FFCV comes along where it is installed (`pip install ffcv`, which needs a compiler, OpenCV and
 libturbojpeg for building). --small measures what a few small samples cost; see `small_reads.py`.
@@ -86,7 +87,7 @@ def run(loaders: dict[str, Any], epoch_count: int) -> None:
     rates: dict[str, list[float]] = {name: [] for name in loaders}
     first: dict[str, float] = {}
     sizes: dict[str, int] = {}
-    for _ in range(epoch_count + 1):
+    for _ in range(epoch_count + 2):
         for name, loader in loaders.items():
             started, sample_count = time.perf_counter(), 0
             for batch in loader:
@@ -99,8 +100,8 @@ def run(loaders: dict[str, Any], epoch_count: int) -> None:
     columns = f"{'ratio':>8}{'over rounds':>14}{'first':>11}{'to first':>10}{'of a copy':>11}"
     print(f"{'':34}{'images/s':>11}{columns}")
     for name, found in rates.items():
-        rate = statistics.median(found[1:])
-        ratios = [one / other for one, other in zip(found[1:], base[1:], strict=True)]
+        rate = statistics.median(found[2:])
+        ratios = [one / other for one, other in zip(found[2:], base[2:], strict=True)]
         spread = f"{min(ratios):.2f}..{max(ratios):.2f}"
         print(
             f"{name:34}{rate:11,.0f}{statistics.median(ratios):8.2f}{spread:>14}{found[0]:11,.0f}"
@@ -168,7 +169,7 @@ def main() -> None:
     parser.add_argument("store", nargs="?", type=Path, help="a store of images with labels")
     parser.add_argument("--images", type=int, default=2000, help="photos to draw; 0: none")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--epochs", type=int, default=3, help="timed epochs, after the first")
+    parser.add_argument("--epochs", type=int, default=3, help="timed epochs, after two")
     parser.add_argument("--busy", type=int, default=0, help="cores that other programs take")
     parser.add_argument("--small", action="store_true", help="what a few small samples cost")
     parser.add_argument("--shards", default="1,100", help="of the stores of --small")

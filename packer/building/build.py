@@ -189,6 +189,11 @@ def _recipe_of(recipe: Recipe | None, settings: dict[str, Any]) -> Recipe:
     known = [each.name for each in fields(Recipe)]
     for name in settings:
         if name not in known:
+            if name in (each.name for each in fields(SourceOptions)):
+                raise TypeError(
+                    f"build has no argument {name!r}: it says how raw data is read, so it goes "
+                    f"there: source=SourceOptions({name}={settings[name]!r})"
+                )
             raise TypeError(
                 f"build has no argument {name!r}, and a Recipe no setting of that name."
                 f"{did_you_mean(name, [*known, *signature(build).parameters])}"

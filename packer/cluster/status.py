@@ -140,7 +140,7 @@ def status(out: str | Path) -> Status:
         if workspace.read_facts() is None:
             raise FileNotFoundError
         plan = workspace.read_task_plan()
-    except FileNotFoundError as error:
+    except FileNotFoundError:
         if (out / MANIFEST_NAME).exists():
             manifest = read_manifest(out)
             return Status(
@@ -157,7 +157,7 @@ def status(out: str | Path) -> Status:
         raise BuildError(
             f"{out}: nobody has planned or submitted a build of it. See packer submit, or packer "
             "build --plan-only."
-        ) from error
+        ) from None
     seen = read_nodes(workspace)
     finished = len(workspace.reported())
     nodes = [_node_status(node) for node in seen]

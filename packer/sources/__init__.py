@@ -61,7 +61,7 @@ def scan_source(raw: Path, options: SourceOptions) -> Scan:
         raise SourceError(
             f"{shown}: {error.strerror}; expected a folder of pictures ({PICTURE_TYPES}) "
             "or a file of annotations. Check the path."
-        ) from error
+        ) from None
     if (raw / MANIFEST_NAME).is_file() and any(raw.glob("shard-*.lmdb")):
         raise SourceError(
             f"{shown}: this is a store, which a build makes, and not raw data. Are RAW and OUT "

@@ -18,7 +18,13 @@ from readers.loader.contents import Contents
 from readers.loader.engine_choice import EngineName, choose_engine, make_engine
 from readers.loader.loader import Engine, Loader
 from readers.loader.served import inner
-from readers.loader.stock_arguments import Machine, StockArguments, check_known, machine_of
+from readers.loader.stock_arguments import (
+    Machine,
+    StockArguments,
+    check_known,
+    machine_of,
+    without_train,
+)
 from readers.loader.tuned import tuned_for
 from readers.machine import PREFETCH_FACTOR, loader_worker_count
 from readers.ops.operations import ImageOp
@@ -159,7 +165,7 @@ def make_loader(
     dataset: Dataset[Any],
     batch_size: int | None = None,
     *,
-    train: bool,
+    train: bool | None = None,  # The overloads ask for it, and so does the text of its error.
     engine: EngineName = "auto",
     workers: int | None = None,
     seed: int = 0,
@@ -229,6 +235,8 @@ def make_loader(
     """
     given = {name: value for name, value in locals().items() if name != "stock"}
     check_known(stock, given)
+    if train is None:
+        raise TypeError(without_train(stock.get("shuffle")))
     check_arguments("make_loader", RULES, {**given, **stock})
     check_start_method(start_method)
     if not 0 <= seed < SEED_END:

@@ -71,6 +71,15 @@ def machine_of(
     return Machine(stock.get("num_workers", workers), stock.get("pin_memory"), factor)
 
 
+def without_train(shuffle: object) -> str:
+    """What to say where `train` was left out, which has no value that could be right by itself."""
+    given = f"shuffle={shuffle!r} is train={shuffle!r} here. " if isinstance(shuffle, bool) else ""
+    return (
+        f"make_loader needs train. {given}train=True shuffles, anew each epoch, and drops the last "
+        "short batch; train=False, for evaluation, does neither"
+    )
+
+
 def check_known(stock: Mapping[str, Any], known: Iterable[str]) -> None:
     """Refuse words that are nobody's, or that mean nothing here.
 

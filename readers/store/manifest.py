@@ -225,12 +225,12 @@ def _local_bytes(path: Path, policy: ReadPolicy | None) -> bytes:
     file = path / MANIFEST_NAME
     try:
         return tried(partial(_read_at_once, file), policy)
-    except NotADirectoryError as error:
+    except NotADirectoryError:
         raise StoreNotFoundError(
             f"{path} is a file; a store is a folder with {MANIFEST_NAME}. {hint_for_file(path)}"
-        ) from error
-    except FileNotFoundError as error:
-        raise _absent(path) from error
+        ) from None
+    except FileNotFoundError:
+        raise _absent(path) from None
     except OSError as error:
         raise ManifestError(f"{file}: {error.strerror}; expected a file to read.") from error
 

@@ -434,11 +434,11 @@ def open_store(
 def _in_folder(
     path: Path, access: Access, policy: ReadPolicy | None, cache: ShardCache | None
 ) -> StoreReader:
-    manifest = None
-    try:
+    manifest = found = None
+    with suppress(OSError):
         found = tried(partial(os.stat, path / MANIFEST_NAME), policy)
-    except OSError:
-        manifest = read_manifest(path)  # Raises with the reason.
+    if found is None:
+        manifest = read_manifest(path)  # Raises with the reason, which is not to follow another.
         found = os.stat(path / MANIFEST_NAME)
     key = (found.st_dev, found.st_ino, found.st_mtime_ns, access, policy, cache)
     store = _open_stores.get(key)

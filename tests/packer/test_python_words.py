@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 
 import pytest
+from PIL import Image
 
 import packer
 from packer.building.build import build
@@ -49,6 +50,24 @@ def test_one_fault_is_told_in_the_words_of_who_asks(tmp_path, raw, store):
     with pytest.raises(TooManyRejectsError, match=r"max_rejects='1%' allows none") as caught:
         packer.build(spoilt, tmp_path / "out.lmdb", workers=1)
     assert "max_rejects=1 or more" in str(caught.value)
+
+
+def test_notes_of_reports_name_arguments(tmp_path):
+    """As those that the command line prints name options."""
+    raw = tmp_path / "raw" / "a"
+    raw.mkdir(parents=True)
+    Image.new("L", (8, 8)).save(raw / "1.png")
+    notes = packer.build(raw.parent, tmp_path / "python.lmdb", workers=1, size=8).notes
+    assert any("mode='gray' takes a third" in note for note in notes)
+    assert not any("--" in note for note in notes)
+    printed = run_packer("build", raw.parent, tmp_path / "shell.lmdb", "--size", "8")
+    assert "--mode gray takes a third" in printed.stdout + printed.stderr
+
+
+def test_an_option_of_the_source_says_where_it_goes(tmp_path):
+    """All options are in one list on the command line, and in two objects in Python."""
+    with pytest.raises(TypeError, match=r"source=SourceOptions\(format='coco'\)"):
+        packer.build(tmp_path, tmp_path / "out.lmdb", format="coco")
 
 
 def test_the_functions_of_packer_are_those_of_its_modules():

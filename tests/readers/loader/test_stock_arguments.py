@@ -71,3 +71,13 @@ def test_stock_words_that_mean_another_thing_name_ours(dataset, given, error, me
     """What cannot be honoured is not passed over."""
     with pytest.raises(error, match=message):
         make_loader(dataset, 2, **{"train": True, **given})
+
+
+@pytest.mark.parametrize("shuffle", [{"shuffle": True}, {"shuffle": False}, {}])
+def test_a_loader_without_train_says_what_it_means(dataset, shuffle):
+    """Nothing could be right by itself; who writes shuffle is told that it is the same."""
+    with pytest.raises(TypeError, match="make_loader needs train") as caught:
+        make_loader(dataset, 2, **shuffle)
+    value = shuffle.get("shuffle")
+    assert f"shuffle={value} is train={value} here" in str(caught.value) or not shuffle
+    assert "train=False, for evaluation" in str(caught.value)
