@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from packer.building.finish import finish
 from packer.building.planned import StoredPlan, read_stored_plan
 from packer.cluster.work import read_shared_plan
 from packer.engines.local import LocalEngine
-from packer.errors import MissingShardsError
+from packer.errors import MissingShardsError, TargetBusyError
 from packer.items.item_columns import byte_counts
 from packer.plan.node_check import check_node
 from packer.progress import Progress, is_wanted
@@ -78,6 +79,7 @@ def publish_planned(
     workspace = Workspace.of(out)
     workers = workers or max(1, core_count() // local_rank_count())
     if read_shared_plan(workspace, out) is None:
+        _remove_left(workspace, out)
         return _report(out, started, workers)
     with disk_named(out, workspace.has_finished), TargetLock(workspace, out):
         # Whoever held the lock may have published.
@@ -133,6 +135,14 @@ def publish_planned(
         raw_bytes=int(byte_counts(plan.scan.items).sum()),
         notices=notices,
     )
+
+
+def _remove_left(workspace: Workspace, out: Path) -> None:
+    """Remove what one who published had no time to, unless it is just at it."""
+    if workspace.folder.exists():
+        with contextlib.suppress(TargetBusyError), TargetLock(workspace, out):
+            if read_shared_plan(workspace, out) is None:
+                workspace.remove()
 
 
 def _report(out: Path, started: float, workers: int) -> BuildReport:

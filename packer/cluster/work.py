@@ -22,6 +22,7 @@ from packer.workspace.nodes import BEAT_S, Claims, NodeFile, this_process
 from packer.workspace.scratch import node_scratch_folder
 from packer.workspace.space import disk_named
 from packer.workspace.tasks import TaskPlan
+from packer.workspace.unfinished import is_published
 from readers.machine import core_count, local_rank_count
 from readers.store.layout import MANIFEST_NAME
 
@@ -150,8 +151,14 @@ def read_shared_plan(workspace: Workspace, out: Path) -> TaskPlan | None:
         if (out / MANIFEST_NAME).exists():
             return None
         raise no_plan_error(workspace, out) from error
-    if not plan.is_shared or not workspace.placed.is_dir():  # Of one machine, or not all written.
+    if not plan.is_shared:  # It is of one machine.
         raise no_plan_error(workspace, out)
+    if not workspace.placed.is_dir():
+        if is_published(workspace, out, None) or (
+            not workspace.is_begun() and (out / MANIFEST_NAME).exists()
+        ):
+            return None  # Whoever published is just removing the workspace, or has been killed.
+        raise no_plan_error(workspace, out)  # It is not written whole yet.
     return plan
 
 

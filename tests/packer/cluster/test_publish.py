@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 
 import pytest
@@ -97,6 +98,22 @@ def test_publishing_that_was_interrupted_is_finished_by_the_next(planned, shards
         publish_planned(planned.out, on_step=interrupt)
     publish_planned(planned.out)
     assert contents(planned.out) == contents(shards)
+    assert list(planned.out.parent.iterdir()) == [planned.out]
+
+
+def test_a_workspace_that_is_being_removed_is_of_a_published_store(planned):
+    """One who comes while another that has published removes it is told so, and not to plan."""
+
+    def interrupt(told: Step) -> None:
+        if told is Step.PUBLISHED:
+            raise KeyboardInterrupt
+
+    work(planned.out, workers=1)
+    with pytest.raises(KeyboardInterrupt):
+        publish_planned(planned.out, on_step=interrupt)
+    shutil.rmtree(planned.workspace.placed)
+    assert work(planned.out).is_published
+    assert "the store was published already" in publish_planned(planned.out).notes
     assert list(planned.out.parent.iterdir()) == [planned.out]
 
 
