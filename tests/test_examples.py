@@ -18,6 +18,7 @@ from PIL import Image
 import packer
 import readers
 from packer import Recipe, build
+from tests.command import run_packer
 
 README = Path(__file__).parents[1] / "README.md"
 DOCS = README.parent / "docs"
@@ -45,6 +46,11 @@ def folder(tmp_path_factory) -> Path:
         Image.fromarray(generator.integers(0, 256, (48, 64, 3), dtype=np.uint8)).save(path)
     build(folder / "raw", folder / "shapes.lmdb", worker_count=1)
     build(folder / "raw", folder / "photos.lmdb", Recipe(size=224, fit="crop"), worker_count=1)
+    measured = run_packer(
+        *("bench", folder / "photos.lmdb", "--batch-size", "32", "--seconds", "1"),
+        *("-o", folder / "tuned.json"),
+    )
+    assert measured.exit_code == 0, measured.stderr
     return folder
 
 

@@ -115,8 +115,11 @@ def make_engine(
         start_method: How processes start.
     """
     if workers == 0:
-        group_count = _group_count(filler, dataset, batch_size, _DIRECT_GROUP_BYTES)
-        return DirectEngine(filler, stats=stats, group_count=group_count)
+        # Where batches are read ahead of need, the first of a group is not to wait for the last.
+        together = 1
+        if not filler.ahead_count:
+            together = _group_count(filler, dataset, batch_size, _DIRECT_GROUP_BYTES)
+        return DirectEngine(filler, stats=stats, group_count=together)
     if name == "process":
         return ProcessEngine(
             filler,

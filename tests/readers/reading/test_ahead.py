@@ -238,8 +238,11 @@ def test_samples_of_a_transform_are_read_ahead_as_well(loader_of, folder, same, 
     """By each engine, and as they are out of mapped files."""
     read = loader_of(LMDBDataset(folder, io="read", transform=brightness), **settings)
     mapped = loader_of(LMDBDataset(folder, io="map", transform=brightness))
-    assert same(list(read), list(mapped))
-    reads = read.stats()["reads"]
+    for _ in range(20):  # Of a busy machine the thread that reads ahead may miss a whole epoch.
+        assert same(list(read), list(mapped))
+        reads = read.stats()["reads"]
+        if reads["ahead_count"]:
+            break
     assert reads["ahead_count"] > 0
     assert reads["byte_count"] >= 60 * SIDE * SIDE * 3
 
