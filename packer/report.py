@@ -12,6 +12,7 @@ from typing import Any
 
 from packer.advice import gray_text, python_lines, sizes_text
 from packer.wording import (
+    Summarized,
     count_text,
     counts_text,
     rate_text,
@@ -30,7 +31,7 @@ _REASONS_MAX = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildReport:
+class BuildReport(Summarized):
     """What a build did. `found_count` = `sample_count` + `reject_count` + `ignored_count`.
 
     Attributes:

@@ -15,6 +15,17 @@ _ALIKE_MAX = 3
 """Rejects of one reason that have a line each."""
 
 
+class Summarized:
+    """What a command prints is what `print` shows of what its function in Python gives."""
+
+    def summary(self) -> str:
+        """What people want to see of it."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self.summary()
+
+
 def size_text(byte_count: float) -> str:
     """A size in bytes with the unit that suits it: "512 bytes", "64.0 MiB"."""
     if byte_count < 1024:

@@ -27,7 +27,7 @@ from packer.progress import Waiting, is_wanted
 from packer.recipe import Recipe
 from packer.sources import SourceOptions
 from packer.sources.walk import walks_told
-from packer.wording import count_text
+from packer.wording import Summarized, count_text
 from packer.workspace.folder import Workspace
 from packer.workspace.lock import TargetLock
 from packer.workspace.space import disk_named
@@ -150,7 +150,7 @@ _NAME = "build-plan"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanReport:
+class PlanReport(Summarized):
     """A build that is planned, and what is left of it to do.
 
     Attributes:

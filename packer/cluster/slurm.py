@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from packer.errors import SubmitError
+from packer.wording import Summarized
 
 LOGS_SUFFIX = ".slurm"
 
@@ -64,7 +65,7 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Submission:
+class Submission(Summarized):
     """What was submitted.
 
     Attributes:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from packer.cluster.slurm import logs_folder
 from packer.errors import BuildError
-from packer.wording import count_text, rate_text, time_text
+from packer.wording import Summarized, count_text, rate_text, time_text
 from packer.workspace.folder import Workspace
 from packer.workspace.nodes import SeenNode, read_nodes
 from readers.store.layout import MANIFEST_NAME
@@ -55,7 +55,7 @@ class NodeStatus:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Status:
+class Status(Summarized):
     """How far a build has come.
 
     Attributes:

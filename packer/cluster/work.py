@@ -16,7 +16,7 @@ from packer.engines.local import LocalEngine
 from packer.errors import BuildError, DiskError, RejectedItemError
 from packer.plan.node_check import check_node
 from packer.progress import Progress, is_wanted
-from packer.wording import count_text, rate_text
+from packer.wording import Summarized, count_text, rate_text
 from packer.workspace.folder import Workspace
 from packer.workspace.nodes import BEAT_S, Claims, NodeFile, this_process
 from packer.workspace.scratch import node_scratch_folder
@@ -28,7 +28,7 @@ from readers.store.layout import MANIFEST_NAME
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkReport:
+class WorkReport(Summarized):
     """What one call of `work` did.
 
     Attributes:

@@ -26,13 +26,14 @@ from packer.doctor.store_checks import store_checks
 from packer.doctor.target import check_target, gather_target
 from packer.doctor.torch_facts import TorchQuestion
 from packer.doctor.watch import watch
+from packer.wording import Summarized
 from readers.machine import PREFETCH_FACTOR, Machine, loader_worker_count, mount_of
 
 __all__ = ["Check", "DoctorReport", "doctor", "watch"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class DoctorReport:
+class DoctorReport(Summarized):
     """The checklist.
 
     Attributes:

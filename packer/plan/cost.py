@@ -30,7 +30,7 @@ from packer.raw.read_ahead import read_files
 from packer.recipe import POLICY_SETTINGS, Recipe
 from packer.slow_storage import THREAD_COUNT
 from packer.sources import SourceOptions, scan_source
-from packer.wording import size_text, time_text
+from packer.wording import Summarized, size_text, time_text
 from packer.workspace.space import missing_room
 from readers.machine import core_count, memory
 from readers.store.pictures.decode import decode_image
@@ -86,7 +86,7 @@ class PolicyCost:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Costs:
+class Costs(Summarized):
     """What a build would cost, policy by policy.
 
     Attributes:

@@ -12,7 +12,7 @@ import msgspec
 from packer.progress import counting
 from packer.stores.keys import key_text, store_keys
 from packer.stores.sample_compare import counts_names, differing_fields
-from packer.wording import count_text
+from packer.wording import Summarized, count_text
 from readers.store.errors import CodecError, ImageError
 from readers.store.reader import StoreReader, open_store
 from readers.store.record import RecordReader
@@ -22,7 +22,7 @@ _KEYS_SHOWN_MAX = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiffReport:
+class DiffReport(Summarized):
     """What differs between two stores.
 
     Attributes:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from packer.items.raw_item import Reject
-from packer.wording import count_text, cut_text
+from packer.wording import Summarized, count_text, cut_text
 from packer.workspace.folder import Workspace
 from readers.store.layout import MANIFEST_NAME, REJECTS_NAME
 from readers.store.manifest import read_manifest
@@ -49,7 +49,7 @@ class ReasonCount:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RejectSummary:
+class RejectSummary(Summarized):
     """The rejects of a store or an unfinished build.
 
     Attributes:

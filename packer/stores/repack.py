@@ -24,7 +24,7 @@ from packer.report import class_counts, content_sha256
 from packer.stores.keys import KEY_FIELD, key_bytes
 from packer.stores.rewrite import Rewriter
 from packer.threads import map_threads
-from packer.wording import count_text, counts_text
+from packer.wording import Summarized, count_text, counts_text
 from packer.workspace.folder import TaskReport, Workspace
 from packer.workspace.lock import TargetLock
 from packer.workspace.place import copy_into_place, move_into_place
@@ -74,7 +74,7 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RepackReport:
+class RepackReport(Summarized):
     """A store that was made of others.
 
     Attributes:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from packer.progress import Progress, is_wanted
-from packer.wording import count_text, size_text, time_text
+from packer.wording import Summarized, count_text, size_text, time_text
 from readers.staging.cache_folder import CacheFolder, StagedStore
 from readers.staging.room import Evicted, evict
 from readers.staging.settings import CacheSettings, check_apart
@@ -26,7 +26,7 @@ _MIB = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
-class StageReport:
+class StageReport(Summarized):
     """What `stage` did.
 
     Attributes:

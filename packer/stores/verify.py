@@ -16,7 +16,7 @@ from packer.stores.against import compare_with_raw
 from packer.stores.keys import KEY_FIELD, key_bytes
 from packer.stores.lmdb_children import LmdbChildren
 from packer.threads import map_threads
-from packer.wording import count_text
+from packer.wording import Summarized, count_text
 from readers.machine import core_count
 from readers.store.codecs import little
 from readers.store.errors import StoreError
@@ -67,7 +67,7 @@ class DamagedSample:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerifyReport:
+class VerifyReport(Summarized):
     """What was looked at, and everything that is wrong.
 
     Attributes:

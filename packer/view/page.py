@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from packer.errors import BuildError, TargetExistsError
-from packer.wording import size_text
+from packer.wording import Summarized, size_text
 
 _MARK = '<meta name="generator" content="packer view">'
 """By which a page of ours is known: another file is not written over."""
@@ -27,7 +27,7 @@ _MARK_WITHIN = 2_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViewReport:
+class ViewReport(Summarized):
     """What a page shows.
 
     Attributes:

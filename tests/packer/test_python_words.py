@@ -57,9 +57,12 @@ def test_notes_of_reports_name_arguments(tmp_path):
     raw = tmp_path / "raw" / "a"
     raw.mkdir(parents=True)
     Image.new("L", (8, 8)).save(raw / "1.png")
-    notes = packer.build(raw.parent, tmp_path / "python.lmdb", workers=1, size=8).notes
+    report = packer.build(raw.parent, tmp_path / "python.lmdb", workers=1, size=8)
+    notes = report.notes
     assert any("mode='gray' takes a third" in note for note in notes)
     assert not any("--" in note for note in notes)
+    assert str(report).startswith("\n".join(notes))
+    assert "found 1 = 1 stored + 0 rejected + 0 ignored" in str(report)
     printed = run_packer("build", raw.parent, tmp_path / "shell.lmdb", "--size", "8")
     assert "--mode gray takes a third" in printed.stdout + printed.stderr
 

@@ -24,7 +24,7 @@ from packer.sources.detection.why_not import WhyNot, why_not
 from packer.sources.layouts import LAYOUTS, layouts_of
 from packer.sources.source import AUTO_FORMAT, SourceOptions
 from packer.sources.walk import PICTURE_TYPES
-from packer.wording import count_text, readable_path
+from packer.wording import Summarized, count_text, readable_path
 
 _DEFAULTS = SourceOptions()
 
@@ -45,7 +45,7 @@ class Detection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Examination:
+class Examination(Summarized):
     """Everything that is evidence for any layout, and what comes of it.
 
     Attributes:

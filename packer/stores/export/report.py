@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from packer.wording import count_text, size_text
+from packer.wording import Summarized, count_text, size_text
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportPlan:
+class ExportPlan(Summarized):
     """What an export would do.
 
     Attributes:
