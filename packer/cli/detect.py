@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from packer.cli import in_options, printable
+from packer.cli.params import QUIET
 
 
 @click.command("detect")
@@ -19,12 +20,14 @@ from packer.cli import in_options, printable
 )
 @click.option("--path-column", metavar="NAME", help="Column of a list that names the pictures.")
 @click.option("--label-column", metavar="NAME", help="Column of a list that has the labels.")
+@QUIET
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def detect_command(
     raw: Path,
     root: Path | None,
     path_column: str | None,
     label_column: str | None,
+    is_quiet: bool,
     as_json: bool,
 ) -> None:
     """Print the evidence for each layout that RAW may have, and which one a build would take.
@@ -43,7 +46,7 @@ def detect_command(
         options = SourceOptions(root=root, path_column=path_column, label_column=label_column)
     except ValueError as error:
         raise click.UsageError(in_options(str(error))) from error
-    with Waiting("looking", shows=True) as waiting, walks_told(waiting.count):
+    with Waiting("looking", shows=not is_quiet) as waiting, walks_told(waiting.count):
         found = examine(raw, options)
     click.echo(json.dumps(found.as_dict()) if as_json else printable(found.summary()))
     if found.error is not None:

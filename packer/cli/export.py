@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from packer.cli import Terminated, printable
-from packer.cli.params import BYTE_SIZE, FOLDER
+from packer.cli.params import BYTE_SIZE, FOLDER, QUIET
 from packer.stores.export.formats import EXPORT_FORMATS
 
 _FORMATS = "; ".join(f"{name}: {row.text}" for name, row in EXPORT_FORMATS.items())
@@ -51,6 +51,7 @@ _FORMATS = "; ".join(f"{name}: {row.text}" for name, row in EXPORT_FORMATS.items
 @click.option(
     "--dry-run", is_flag=True, help="Print what would be written and lost; write nothing."
 )
+@QUIET
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def export_command(
     store: Path,
@@ -62,6 +63,7 @@ def export_command(
     shard_bytes_max: int,
     workers: int | None,
     dry_run: bool,
+    is_quiet: bool,
     as_json: bool,
 ) -> None:
     """Write the samples of STORE into the folder OUT as files that other tools read.
@@ -84,8 +86,11 @@ def export_command(
     with contextlib.ExitStack() as stack:
 
         def begin(plan: ExportPlan) -> None:
-            say(map(printable, plan.lines()))
-            bar = Progress(total=plan.sample_count, shows=True, unit="samples", verb="exported")
+            if not is_quiet:
+                say(map(printable, plan.lines()))
+            bar = Progress(
+                total=plan.sample_count, shows=not is_quiet, unit="samples", verb="exported"
+            )
             bars.append(stack.enter_context(bar))
 
         try:

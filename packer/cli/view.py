@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from packer.cli import in_options, printable
 from packer.cli.options import LAYOUT_OPTIONS, with_options
-from packer.cli.params import CLASS_NAMES, PLACE
+from packer.cli.params import CLASS_NAMES, PLACE, QUIET
 from packer.progress import Progress
 from packer.sources import SourceOptions
 from packer.stores.selection import read_key_list
@@ -73,12 +73,14 @@ _OF_PAGES = ("out", "limit", "as_json", "rejects")
     "--port", type=click.IntRange(1, 65535), help="With --serve. Default: any that is free."
 )
 @with_options(LAYOUT_OPTIONS)
+@QUIET
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def view_command(
     place: Place,
     out: Path,
     limit: int,
     key_list: Path | None,
+    is_quiet: bool,
     as_json: bool,
     serves: bool,
     port: int | None,
@@ -101,7 +103,7 @@ def view_command(
     if serves:
         _serve(place, port or 0, choice, beside)
         return
-    with Progress(total=0, shows=True, unit="samples") as bar:
+    with Progress(total=0, shows=not is_quiet, unit="samples") as bar:
         if isinstance(place, Path) and is_raw:
             source = _source(settings)
             report = view_raw(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import click
 import pytest
@@ -44,6 +45,18 @@ def test_options_are_called_like_the_arguments():
             if "-q" in param.opts:
                 assert (param.name, "--quiet" in param.opts) == ("is_quiet", True), name
             assert param.name not in OLDER or name == "doctor", name
+
+
+def test_commands_that_say_how_far_they_are_can_be_quiet():
+    """All of them, not those alone that take long."""
+    context = click.Context(cli)
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None
+        assert command.callback is not None
+        source = inspect.getsource(command.callback)
+        if re.search(r"\b(shows=|progress=|say\()", source):
+            assert any("-q" in param.opts for param in command.params), name
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -1,7 +1,8 @@
 """COCO: `annotations/instances_train.json`, and pictures where their keys say.
 
-Objects have their boxes, outlines, keypoints and what else COCO has for them. A store without
-objects but with captions becomes a file of captions.
+Objects have their boxes, outlines, keypoints and what else COCO has for them. A store with masks of
+segments becomes a panoptic file, with the masks beside it; one without objects but with captions a
+file of captions.
 """
 
 from __future__ import annotations
@@ -17,16 +18,20 @@ from packer.sources.turned_boxes import CORNERS, is_turn, turn_degrees
 from packer.stores.export.files import ExportFiles
 from packer.stores.export.job import Job
 from packer.stores.export.outlines import coco_outline, outline_area
+from packer.stores.export.panoptic import NAME as PANOPTIC
+from packer.stores.export.panoptic import is_panoptic, mask_file, segment_id
 from packer.stores.export.parts import Part, PartReport
 from packer.stores.export.samples import Sample
 from packer.stores.export.turned import short_numbers, turned_box
 from readers.store.record import RecordReader
 
 _OBJECT_FIELDS = ("boxes", "labels", "area", "iscrowd", "masks", "keypoints", "attributes")
+_SEGMENT_FIELDS = (PANOPTIC, "boxes", "labels", "area", "iscrowd", "attributes")
 _IMAGES, _ANNOTATIONS = "images", "annotations"
 
 _SKEWED = "corners"
 _ROTATION = "rotation"
+_UNNUMBERED = "segment"
 
 
 class FormatWriter:
@@ -36,13 +41,16 @@ class FormatWriter:
         BuildError: The store has neither boxes nor captions.
     """
 
-    names_by: Literal["path"] = "path"
     holds_many = False
 
     def __init__(self, job: Job) -> None:
         self._job = job
         captions = job.field("captions")
         self._kind = "instances" if job.object_names else "captions"
+        if is_panoptic(job):
+            self._kind = "panoptic"
+        # Masks are called like their pictures, and are PNG all of them.
+        self.names_by: Literal["path", "stem"] = "stem" if self._kind == "panoptic" else "path"
         if not job.object_names and (captions is None or captions.kind != "json"):
             raise BuildError(
                 f"{job.store.path}: it has neither boxes nor captions, which COCO is for; the "
@@ -50,6 +58,8 @@ class FormatWriter:
                 "folder."
             )
         wanted = {"captions"} if self._kind == "captions" else {*_OBJECT_FIELDS}
+        if self._kind == "panoptic":
+            wanted = {*_SEGMENT_FIELDS}
         self._has_points = "keypoints" in job.object_names
         # A box that is turned is told from one around an outline by having none.
         self._has_corners = CORNERS in job.object_names and not (
@@ -64,6 +74,8 @@ class FormatWriter:
             _SKEWED: "turned boxes that are not rectangles are upright boxes",
             _ROTATION: "attributes called rotation are left out, as readers would turn boxes by "
             "them again",
+            _UNNUMBERED: "objects without a segment_id are left out: no value of the mask is "
+            "theirs",
         }
         self.notes = _notes(job)
 
@@ -83,15 +95,30 @@ class FormatWriter:
                 "height": sample.picture.height,
             }
             out.keep(f"{_IMAGES} {sample.split}", msgspec.json.encode(image) + b"\n")
+            entries: Iterable[dict[str, Any]]
             if self._kind == "captions":
-                entries: Iterable[dict[str, Any]] = [
-                    {"caption": text} for text in sample.values["captions"]
-                ]
+                entries = [{"caption": text} for text in sample.values["captions"]]
+            elif self._kind == "panoptic":
+                entries = [self._segments(sample, out)]
             else:
                 entries = self._objects(sample, out)
             for entry in entries:
                 line = msgspec.json.encode({"image_id": image_id, **entry})
                 out.keep(f"{_ANNOTATIONS} {sample.split}", line + b"\n")
+
+    def _segments(self, sample: Sample, out: ExportFiles) -> dict[str, Any]:
+        """The entry of a picture's mask, which is written."""
+        segments = []
+        for entry in self._objects(sample, out):
+            number = segment_id(entry.pop("attributes"))
+            if number is None:
+                out.lose(_UNNUMBERED)
+                continue
+            segments.append({"id": number, **entry})
+        name = sample.path.rpartition(b".")[0] + b".png"
+        folder = self._file_stem(sample.split).encode()
+        out.write(b"annotations/%s/%s" % (folder, name), mask_file(sample.values[PANOPTIC]))
+        return {"file_name": name.decode(), "segments_info": segments}
 
     def _objects(self, sample: Sample, out: ExportFiles) -> Iterator[dict[str, Any]]:
         values = sample.values
@@ -137,9 +164,12 @@ class FormatWriter:
     def finish(self, out: ExportFiles, reports: Iterable[PartReport]) -> None:
         """Write the JSON file of each split."""
         for split in self._job.filled_splits or ("",):
-            end = "_" + self._job.split_files[split].decode() if split else ""
-            name = f"annotations/{self._kind}{end}.json"
+            name = f"annotations/{self._file_stem(split)}.json"
             out.write_parts(name, self._document(split, reports))
+
+    def _file_stem(self, split: str) -> str:
+        """What the file of a split is called."""
+        return self._kind + ("_" + self._job.split_files[split].decode() if split else "")
 
     def _document(self, split: str, reports: Iterable[PartReport]) -> Iterator[bytes]:
         """A file of COCO, line by line: a list of millions is never in memory."""
@@ -159,10 +189,15 @@ class FormatWriter:
             pose["keypoints"] = list(field.names or map(str, range(1, count + 1)))
             lines = self._job.choice("skeleton")
             pose["skeleton"] = [list(map(int, line.split("-"))) for line in lines]
-        return [
+        things = self._job.choice("isthing") if self._kind == "panoptic" else []
+        categories = [
             {"id": number, "name": name, "supercategory": "", **pose}
             for number, name in zip(self._ids, self._job.classes, strict=True)
         ]
+        if len(things) == len(categories):
+            for category, thing in zip(categories, things, strict=True):
+                category |= {"isthing": int(thing)} if thing.isdecimal() else {}
+        return categories
 
 
 def _has_ids(job: Job) -> bool:

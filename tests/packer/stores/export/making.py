@@ -69,6 +69,36 @@ def make_detection(raw: Path, **more: Any) -> Path:
     return raw
 
 
+def make_panoptic(raw: Path) -> Path:
+    """COCO's panoptic files of two splits: ids of 3 bytes, a crowd, a thing and a stuff class."""
+    for split, first in (("train2017", 0), ("val2017", 10)):
+        images, entries = [], []
+        for number in range(first, first + 2):
+            name, mask = f"{number:06d}.jpg", f"{number:06d}.png"
+            draw(raw / split / name)
+            ids = np.zeros((SIZE[1], SIZE[0]), np.int32)
+            ids[:8], ids[8:, :9] = 70000 + number, 7
+            colors = np.stack([ids & 255, ids >> 8 & 255, ids >> 16], axis=-1).astype(np.uint8)
+            folder = raw / "annotations" / f"panoptic_{split}"
+            folder.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(colors).save(folder / mask)
+            images.append({"id": 3 * number + 5, "file_name": name, "width": 24, "height": 16})
+            segments = [
+                {"id": 70000 + number, "category_id": 9, "bbox": [0, 0, 24, 8], "area": 192},
+                {"id": 7, "category_id": 4, "bbox": [0, 8, 9, 8], "area": 72, "iscrowd": 1},
+            ]
+            entry = {"image_id": 3 * number + 5, "file_name": mask, "segments_info": segments}
+            entries.append(entry)
+        categories = [
+            {"id": 4, "name": "person", "isthing": 1},
+            {"id": 9, "name": "sky", "isthing": 0},
+        ]
+        content = {"images": images, "annotations": entries, "categories": categories}
+        path = raw / "annotations" / f"panoptic_{split}.json"
+        path.write_text(json.dumps(content))
+    return raw
+
+
 def make_pose(raw: Path, visible: int = 2) -> Path:
     """COCO with keypoints, and lines between them."""
     draw(raw / "train2017" / "1.png")

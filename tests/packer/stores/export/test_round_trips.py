@@ -24,6 +24,7 @@ from tests.packer.stores.export.making import (
     differing,
     draw,
     make_detection,
+    make_panoptic,
     make_pose,
     make_store,
     make_turned,
@@ -158,6 +159,19 @@ def test_a_store_of_tar_archives_comes_out_as_they_were(tmp_path):
         assert found == {f"{prefix}/{path}": data for path, data in content.items()}
     built = make_store(tmp_path / "files", tmp_path / "again.lmdb")
     assert differing(samples(store), samples(built)) == {"key"}
+
+
+def test_panoptic_masks_come_back_with_their_segments(tmp_path):
+    """Values of three bytes, classes, crowds, ids, and which classes are counted."""
+    store = make_store(make_panoptic(tmp_path / "raw"), tmp_path / "a.lmdb")
+    assert {int(value) for value in np.unique(samples(store)[1]["panoptic"])} == {0, 7, 70001}
+    built = again(store, tmp_path, "coco")
+    assert differing(samples(store), samples(built)) == set()
+    choices = [read_manifest(path).source.choices for path in (store, built)]
+    assert choices[0]["isthing"] == choices[1]["isthing"] == "1,0"
+    written = json.loads((tmp_path / "files/annotations/panoptic_val2017.json").read_text())
+    assert written["annotations"][0]["file_name"] == "val2017/000010.png"
+    assert [each["id"] for each in written["annotations"][0]["segments_info"]] == [70010, 7]
 
 
 @pytest.mark.parametrize("as_", ["coco", "yolo"])
