@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.metadata import Metadata
 
 ROOT = Path(__file__).resolve().parents[1]
 BACKEND = "from setuptools import build_meta; print(build_meta.build_{kind}({folder!r}))"
@@ -79,6 +81,21 @@ def test_the_metadata_says_what_an_index_shows(wheel):
     assert "Requires-Python: >=3.10" in text
     assert "packer = packer.cli:main" in wheel.read(f"{folder}/entry_points.txt").decode()
     assert f"{folder}/licenses/LICENSE" in wheel.namelist()
+    # As an index checks it when a release is uploaded, and twine before.
+    metadata = Metadata.from_email(text, validate=True)
+    assert metadata.summary
+    assert len(metadata.classifiers or []) > 8
+
+
+def test_installed_packages_agree():
+    """What CI has installed is what all of it asks for: `pip check`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False
+    )
+    if "No module named pip" in done.stderr:
+        pytest.skip("pip: not in this environment")
+    broken = [line for line in done.stdout.splitlines() if line.startswith("lmdb-packer ")]
+    assert broken == []
 
 
 def version() -> str:
@@ -93,6 +110,29 @@ def test_all_files_that_state_the_version_agree():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == version()
     assert re.search(rf"\b{re.escape(version())}\b", (ROOT / "CHANGELOG.md").read_text())
+
+
+def test_every_dependency_of_users_is_listed_with_its_licence():
+    """The page has a row for each, the extra that asks for it, and the licence that it states."""
+    text = (ROOT / "pyproject.toml").read_text()
+    lists = dict(re.findall(r"^(\w+) = \[([^\]]*)\]", text, re.MULTILINE))
+    extras = ("dask", "remote", "parquet", "heif", "scientific", "demo")
+    asked = {
+        (name, "always" if extra == "dependencies" else f"`{extra}`")
+        for extra in ("dependencies", *extras)
+        for name in re.findall(r'"([a-z][\w-]*)>=', lists[extra])
+    }
+    page = (ROOT / "docs/reference/dependencies.md").read_text()
+    row = re.compile(r"^\| ([a-z][\w-]*) \| (always|`\w+`) \| ([^|]+) \| [^|]+ \|$", re.MULTILINE)
+    rows = row.findall(page)
+    assert {(name, extra) for name, extra, _ in rows} == asked
+    for name, _, licence in rows:
+        try:
+            stated = importlib.metadata.metadata(name).get("License-Expression", "")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        for word in re.findall(r"[\w.-]+", licence)[:1]:
+            assert not stated or word in stated, f"{name}: {stated}"
 
 
 def test_the_forms_are_what_they_should_be():
