@@ -198,6 +198,20 @@ def test_a_batch_takes_few_calls_however_many_samples_and_shards(stores):
     assert native_count <= 24
 
 
+def test_a_single_sample_takes_few_calls_however_many_shards(stores):
+    """What does not change between samples is not worked out again: calls are counted, not time."""
+    for form, python_max, native_max in (("returns", 3, 7), ("fields", 4, 6)):
+        for path in stores:
+            dataset = LMDBDataset(path, **{form: ("image", "label")})
+            for at in range(COUNT):
+                dataset[at]
+            counted = {calls(partial(dataset.__getitem__, at)) for at in range(COUNT)}
+            assert len(counted) == 1
+            ((python_count, native_count),) = counted
+            assert python_count <= python_max
+            assert native_count <= native_max
+
+
 def test_a_step_of_a_loop_without_workers_takes_few_calls(stores):
     """From the order to the batch in the user's hands: by itself, and as one of several."""
     dataset = LMDBDataset(stores[1], returns=("image", "label"))
