@@ -230,6 +230,37 @@ def test_a_step_of_a_loop_without_workers_takes_few_calls(stores):
         assert native_count <= native_max
 
 
+class Noting(np.ndarray):
+    """Bytes that note which of them are asked for one by one."""
+
+    taken: list[np.ndarray]
+
+    def take(self, places):
+        self.taken.append(places)
+        return np.asarray(self).take(places)
+
+
+@pytest.mark.parametrize(("side", "size", "is_looked_up"), [(32, 9, True), (4, 9, False)])
+def test_pages_of_records_that_are_cached_are_looked_up_before_the_copy(
+    tmp_path, write_store, side, size, is_looked_up
+):
+    """One byte of each record of a batch, where the copy of a record is long enough to gain."""
+    image = Field(name="image", kind="image", dtype="uint8", shape=(side, side, 3), codec="raw")
+    samples = [{"image": np.full((side, side, 3), at, np.uint8)} for at in range(20)]
+    view = LMDBDataset(write_store(tmp_path / "s", [image], samples, (7, 13))).view
+    memory = view.store.bytes.memory.view(Noting)
+    memory.taken = []
+    view.store.bytes.memory = memory
+    filler, order = StoreFiller(view), np.random.default_rng(1).permutation(20)[:size]
+    for _ in range(100):
+        batch = filler.fill(order, 0, take_plain, Watch())
+        assert batch["image"][:, 0, 0, 0].tolist() == order.tolist()
+    looked_up = memory.taken[-1:]
+    assert bool(looked_up) == is_looked_up
+    for places in looked_up:
+        assert np.asarray(memory)[places].tolist() == order.tolist()
+
+
 def test_batches_that_are_filled_together_are_those_that_come_one_by_one(stores):
     """In order, the last smaller; and a state taken in mid-group goes on with the next batch."""
     dataset = LMDBDataset(stores[1])
