@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -39,6 +38,7 @@ from readers.store.manifest import Manifest, identity_of
 from readers.store.place import Url, place_of
 from readers.store.read_policy import ReadPolicy
 from readers.store.reader import open_store
+from readers.store.samples import tuple_of
 from readers.store.schema import Schema
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ else:
 
     SampleT = TypeVar("SampleT")
 
-_OPENED = ("_sample_reader", "_batch_reader", "_as_asked", "_count", "_start")
+_OPENED = ("_sample_reader", "_sample_at", "_batch_reader", "_as_asked", "_count", "_start")
 """What a process works out for itself."""
 
 
@@ -253,6 +253,7 @@ class LMDBDataset(Dataset[SampleT]):
     def _forget(self) -> None:
         """Drop what this process has worked out; it is worked out again on demand."""
         self._sample_reader: SampleReader | None = None
+        self._sample_at: Callable[[int], Any] | None = None
         self._count = 0
         self._start: int | None = None
         self._as_asked: Callable[[Sample], Any] | None = None
@@ -394,9 +395,9 @@ class LMDBDataset(Dataset[SampleT]):
             ShardError: A shard or record is missing or damaged; the message names the sample.
             TransformError: The transform raised.
         """
-        reader = self._sample_reader
-        if reader is None:
-            reader = self._open_reader()
+        sample_at = self._sample_at
+        if sample_at is None:
+            sample_at = self._open_samples()
         # Plain integers in range are nearly all that samplers ask for, and each look-up of an
         # attribute or call shows here: 4 us a sample are 2.
         count = self._count
@@ -410,9 +411,7 @@ class LMDBDataset(Dataset[SampleT]):
             at = checked_index(index, count, self._view.path)
         start = self._start
         position = self._view.selection.position(at) if start is None else start + at
-        sample: Any = reader.at(position)
-        if self._as_asked is not None:
-            sample = self._as_asked(sample)
+        sample = sample_at(position)
         return sample if self._transform is None else self._transformed(sample, at)
 
     def __iter__(self) -> Iterator[SampleT]:
@@ -421,6 +420,18 @@ class LMDBDataset(Dataset[SampleT]):
     def __contains__(self, key: object) -> bool:
         """Whether a sample of this dataset has the key."""
         return key in self.keys()
+
+    def _open_samples(self) -> Callable[[int], Any]:
+        """What gives the sample at a position of the store, as the caller asked for it."""
+        reader = self._sample_reader or self._open_reader()
+        view, as_asked = self._view, self._as_asked
+        sample_at: Callable[[int], Any] = reader.at
+        if view.returns is not None and view.image_as != "tv_tensor":
+            sample_at = reader.tuples(view.returns)
+        elif as_asked is not None:
+            sample_at = _composed(reader.at, as_asked)
+        self._sample_at = sample_at
+        return sample_at
 
     def _open_reader(self) -> SampleReader:
         """What reads single samples, and what finds them."""
@@ -561,7 +572,7 @@ class LMDBDataset(Dataset[SampleT]):
 
 def _form_of(view: StoreView) -> Callable[[Sample], Any] | None:
     """What makes of a sample as it was read what the caller asked for; None where that is it."""
-    as_tuple = _tuple_of(view.returns)
+    as_tuple = None if view.returns is None else tuple_of(view.returns)
     if view.image_as != "tv_tensor":
         return as_tuple
     as_tv_tensors = TvTensors(view.store.manifest.schema, view.fields)
@@ -570,11 +581,7 @@ def _form_of(view: StoreView) -> Callable[[Sample], Any] | None:
     return lambda sample: as_tuple(as_tv_tensors(sample))
 
 
-def _tuple_of(names: Sequence[str] | None) -> Callable[[Sample], tuple[Any, ...]] | None:
-    """What makes the caller's tuple of a sample; None for dicts."""
-    if names is None:
-        return None
-    if len(names) == 1:
-        (name,) = names
-        return lambda sample: (sample[name],)
-    return operator.itemgetter(*names) if names else lambda sample: ()
+def _composed(
+    read: Callable[[int], Sample], as_asked: Callable[[Sample], Any]
+) -> Callable[[int], Any]:
+    return lambda position: as_asked(read(position))

@@ -140,6 +140,18 @@ def test_a_dataset_does_not_load_opencv():
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
+def test_a_dataset_loads_little_beside_torch():
+    """Of other packages msgspec alone: no decoder, no lmdb, no file system of a bucket."""
+    packages = run_fresh(
+        "import json, sys, torch, torch.utils.data\n"
+        "def packages(): return {name.partition('.')[0] for name in sys.modules}\n"
+        "before = packages()\n"
+        "from readers import LMDBDataset\n"
+        "print(json.dumps(sorted(packages() - before - sys.stdlib_module_names)))"
+    )
+    assert packages == ["msgspec", "readers"]
+
+
 @pytest.mark.parametrize("kind", ["folder", "file"])
 def test_readers_of_the_users_own_are_told(kind, tmp_path):
     """A folder or file of that name comes first on Python's path: the error names it."""

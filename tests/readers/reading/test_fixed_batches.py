@@ -198,6 +198,20 @@ def test_a_batch_takes_few_calls_however_many_samples_and_shards(stores):
     assert native_count <= 24
 
 
+def test_a_single_sample_takes_few_calls_however_many_shards(stores):
+    """What does not change between samples is not worked out again: calls are counted, not time."""
+    for form, python_max, native_max in (("returns", 3, 7), ("fields", 4, 6)):
+        for path in stores:
+            dataset = LMDBDataset(path, **{form: ("image", "label")})
+            for at in range(COUNT):
+                dataset[at]
+            counted = {calls(partial(dataset.__getitem__, at)) for at in range(COUNT)}
+            assert len(counted) == 1
+            ((python_count, native_count),) = counted
+            assert python_count <= python_max
+            assert native_count <= native_max
+
+
 def test_a_step_of_a_loop_without_workers_takes_few_calls(stores):
     """From the order to the batch in the user's hands: by itself, and as one of several."""
     dataset = LMDBDataset(stores[1], returns=("image", "label"))
@@ -214,6 +228,37 @@ def test_a_step_of_a_loop_without_workers_takes_few_calls(stores):
         python_count, native_count = np.mean(counted, axis=0)
         assert python_count <= python_max
         assert native_count <= native_max
+
+
+class Noting(np.ndarray):
+    """Bytes that note which of them are asked for one by one."""
+
+    taken: list[np.ndarray]
+
+    def take(self, places):
+        self.taken.append(places)
+        return np.asarray(self).take(places)
+
+
+@pytest.mark.parametrize(("side", "size", "is_looked_up"), [(32, 9, True), (4, 9, False)])
+def test_pages_of_records_that_are_cached_are_looked_up_before_the_copy(
+    tmp_path, write_store, side, size, is_looked_up
+):
+    """One byte of each record of a batch, where the copy of a record is long enough to gain."""
+    image = Field(name="image", kind="image", dtype="uint8", shape=(side, side, 3), codec="raw")
+    samples = [{"image": np.full((side, side, 3), at, np.uint8)} for at in range(20)]
+    view = LMDBDataset(write_store(tmp_path / "s", [image], samples, (7, 13))).view
+    memory = view.store.bytes.memory.view(Noting)
+    memory.taken = []
+    view.store.bytes.memory = memory
+    filler, order = StoreFiller(view), np.random.default_rng(1).permutation(20)[:size]
+    for _ in range(100):
+        batch = filler.fill(order, 0, take_plain, Watch())
+        assert batch["image"][:, 0, 0, 0].tolist() == order.tolist()
+    looked_up = memory.taken[-1:]
+    assert bool(looked_up) == is_looked_up
+    for places in looked_up:
+        assert np.asarray(memory)[places].tolist() == order.tolist()
 
 
 def test_batches_that_are_filled_together_are_those_that_come_one_by_one(stores):

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from readers.store import sample_table
 from readers.store.errors import ShardError
 from readers.store.layout import shard_name
 from readers.store.manifest import publish_manifest
@@ -99,6 +100,36 @@ def test_stores_of_other_schemas_are_read_alike(tmp_path):
             expected = reader.unpack(shard.record(place))
             for name, value in samples[at].items():
                 assert np.array_equal(value, expected[name])
+
+
+@pytest.mark.parametrize("way", ["rows", "many", "read", "variable"])
+def test_tuples_have_the_values_of_the_dicts_in_the_order_asked_for(way, path, monkeypatch):
+    """However samples are got at: rows of a mapped store, too many for that, reads, sizes vary."""
+    if way == "many":
+        monkeypatch.setattr(sample_table, "SAMPLES_MAX", 6)
+    store = open_store(str(path), access="read" if way == "read" else "map")
+    names = ("c", "wide", "b", "bytes", *(("text",) if way == "variable" else ()))
+    shows = {"b": lambda value: f"<{value}>", "wide": lambda value: value.tolist()}
+    samples = Samples(store, names, shows=shows)
+    for asked in (names, ("b",), ("bytes", "c"), ("wide", "b", "bytes"), ()):
+        of = samples.tuples(asked)
+        for at in range(len(samples)):
+            shown = mixed(at) | {"b": f"<{-at}>", "wide": mixed(at)["wide"].tolist()}
+            for found in (of(at), tuple(samples[at][name] for name in asked)):
+                np.testing.assert_equal(found, tuple(shown[name] for name in asked))
+            assert list(samples[at]) == list(names)
+
+
+def test_arrays_are_the_callers_own(path):
+    """Of any element type they are aligned, and may be written to without changing the store."""
+    samples = Samples(str(path), ["wide", "bytes"])
+    for at in range(len(samples)):
+        for array in samples[at].values():
+            assert array.flags.owndata
+            assert array.flags.aligned
+            assert array.flags.writeable
+            array[:] = 0
+    np.testing.assert_equal(samples[3]["wide"], mixed(3)["wide"])
 
 
 @pytest.mark.parametrize("at", [7, -8, 10**12])
