@@ -35,6 +35,8 @@ napoleon_numpy_docstring = False
 copybutton_prompt_text = "$ "
 
 html_theme = "furo"
+html_static_path = ["style"]
+html_css_files = ["site.css"]
 html_title = f"{project} {release}"
 html_copy_source = False
 html_show_sourcelink = False

@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=8, help="of each rank")
     parser.add_argument("--every", type=int, default=2, help="steps between checkpoints")
-    parser.add_argument("--seen", type=Path, help="folder; note there which samples a step had")
+    parser.add_argument("--seen", type=Path, help="folder; note there which samples a step has")
     options = parser.parse_args()
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     device = torch.device("cpu")
@@ -84,16 +84,16 @@ def main() -> None:
 
     for epoch in range(loader.state_dict()["epoch"], options.epochs):
         for images, labels, keys in loader:
+            step += 1
+            if options.seen is not None:
+                with open(options.seen / f"rank-{dist.get_rank()}.txt", "a") as file:
+                    file.write(f"{epoch} {step} {' '.join(keys)}\n")
             loss = nn.functional.cross_entropy(
                 model(images.to(device).float() / 255), labels.to(device)
             )
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            step += 1
-            if options.seen is not None:
-                with open(options.seen / f"rank-{dist.get_rank()}.txt", "a") as file:
-                    file.write(f"{epoch} {step} {' '.join(keys)}\n")
             if dist.get_rank() == 0 and step % options.every == 0:
                 save(options.checkpoint, step, loader, model=model, optimizer=optimizer)
         right, count = evaluate(model.module, validation, device)
