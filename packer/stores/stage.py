@@ -206,18 +206,28 @@ def stage_evict(stores: Sequence[str | Place], folder: str | Path) -> Evicted:
         StoreError: There is no such store, or no cache.
     """
     cache = CacheFolder(folder)
-    cache_status(cache, [])
+    known = cache.stores()
+    states = cache_status(cache, known).stores
     chosen = [StagedStore.of(str(path), read_manifest(path)) for path in stores]
     digests = {digest for store in chosen for digest, _ in store.shards}
     evicted = evict(cache, digests if stores else None)
     left = {entry.sha256 for entry in cache.entries()}
-    for store in cache.stores():
-        if not left & dict(store.shards).keys():
+    copied = []
+    for store, state in zip(known, states, strict=True):
+        if state.is_being_copied:
+            copied += [store.path] if not stores or digests & dict(store.shards).keys() else []
+        elif not left & dict(store.shards).keys():
             cache.forget_store(store.identity)
-    return evicted
+    return dataclasses.replace(evicted, copied_paths=tuple(copied))
 
 
 def describe_evicted(evicted: Evicted) -> str:
     """What was removed, for a person."""
     used = f"; {_copies(evicted.used_count)} in use, and kept" if evicted.used_count else ""
-    return f"removed {_copies(evicted.count)} of {size_text(evicted.bytes)}{used}"
+    lines = [f"removed {_copies(evicted.count)} of {size_text(evicted.bytes)}{used}"]
+    lines += [
+        f"  {path} is being copied now, by a job that will copy it again: end that, or have it run "
+        "without cache_dir"
+        for path in evicted.copied_paths
+    ]
+    return "\n".join(lines)

@@ -41,11 +41,13 @@ class Evicted:
         count: Copies, whole or partial.
         bytes: Of their files.
         used_count: Copies that stayed, because they are used or made at this moment.
+        copied_paths: Stores that some job copies now: it will copy again what was removed.
     """
 
     count: int
     bytes: int
     used_count: int
+    copied_paths: tuple[str, ...] = ()
 
 
 def free_bytes(folder: CacheFolder) -> int:

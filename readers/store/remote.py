@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 import weakref
 from collections.abc import Callable, Mapping
@@ -210,6 +211,10 @@ class RemoteFiles:
             raise error from fault
 
 
+class OtherBytesError(Exception):
+    """An answer has other bytes than those that were asked for."""
+
+
 class NoRangesError(Exception):
     """A server answers with the whole file."""
 
@@ -237,8 +242,14 @@ async def _http_range(system: Any, url: str, file: RemoteFile, start: int, end: 
         answer.raise_for_status()
         if answer.status != 206:
             raise NoRangesError
+        encoding = answer.headers.get("Content-Encoding", "identity")
+        if encoding != "identity":
+            raise OtherBytesError(
+                f"the server answered in {encoding}, though it was asked for the bytes as they "
+                "are; see whether a proxy on the way changes answers"
+            )
         version = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
-        _check_same(file, answer.headers.get("Content-Range", ""), version)
+        _check_same(file, answer.headers.get("Content-Range", ""), version, start, end)
         data: bytes = await answer.read()
         return data
 
@@ -250,20 +261,33 @@ async def _s3_range(system: Any, path: str, file: RemoteFile, start: int, end: i
         "get_object", Bucket=bucket, Key=key, Range=f"bytes={start}-{end - 1}"
     )
     try:
-        _check_same(file, answer.get("ContentRange", ""), answer.get("ETag", ""))
+        said, version = answer.get("ContentRange", ""), answer.get("ETag", "")
+        _check_same(file, said, version, start, end)
         data: bytes = await answer["Body"].read()
         return data
     finally:
         answer["Body"].close()
 
 
-def _check_same(file: RemoteFile, content_range: str, version: str) -> None:
-    """Hold an answer against the file that was found. Raises ChangedError."""
+def _check_same(file: RemoteFile, content_range: str, version: str, start: int, end: int) -> None:
+    """Hold an answer against the file that was found and the bytes that were asked for.
+
+    Raises:
+        ChangedError: It is of another file.
+        OtherBytesError: It has other bytes.
+    """
     total = content_range.rpartition("/")[2]
     if total.isdecimal() and int(total) != file.size:
         raise ChangedError(f"{file.size} bytes", f"{total} bytes")
     if version and file.version and _comparable(version) != file.version:
         raise ChangedError(file.version, version)
+    span = re.match(r"bytes (\d+)-(\d+)/", content_range)
+    last = min(end, file.size) - 1
+    if span is not None and (int(span[1]), int(span[2])) != (start, last):
+        raise OtherBytesError(
+            f"the server answered with bytes {span[1]}-{span[2]}, and bytes {start}-{last} were "
+            "asked for; see whether a proxy on the way changes answers"
+        )
 
 
 def _comparable(version: str) -> str:

@@ -167,3 +167,19 @@ def test_status_tells_who_copies(shards, cache):
     assert "being copied now" in run_packer("stage", shards, cache.path.parent, "--status").stdout
     locks.close()
     assert use_key(store.shards[0][0]) != use_key(store.shards[1][0])
+
+
+def test_who_removes_copies_is_told_who_copies_them_again(shards, store, cache):
+    """And the cache goes on knowing a store that is being copied, when no copy is left of it."""
+    folder = cache.path.parent
+    facts(shards, store, folder)
+    staged = StagedStore.of(shards, read_manifest(shards))
+    locks = cache.locks(may_hold=True)
+    assert locks.hold(store_key(staged.identity))
+    done = run_packer("stage", folder, "--evict")
+    assert f"{shards} is being copied now, by a job that will copy it again" in done.stdout
+    assert str(store) not in done.stdout
+    assert [one["path"] for one in facts(folder, "--status")["stores"]] == [str(shards)]
+    locks.close()
+    assert facts(folder, "--evict")["copied_paths"] == []
+    assert facts(folder, "--status")["stores"] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.server
 import re
 import threading
@@ -33,6 +34,8 @@ class Faults:
     Attributes:
         answer: Called with each request: a status to answer with, "cut" for half of an answer,
             "slow" and "late" for one that takes its time, "drop" for none, None for the right one.
+            Of the web server also "shifted" for bytes beside those that were asked for, "packed"
+            for gzip that nobody wants, "moved" for another place where the file is.
         requests: All of them so far.
     """
 
@@ -110,7 +113,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if fault == "drop":
             self.close_connection = True
             return
-        file = self.server.folder / path.lstrip("/")
+        if fault == "moved":
+            self.send_response(302)
+            self.send_header("Location", f"/moved{path}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        file = self.server.folder / path.removeprefix("/moved").lstrip("/")
         if isinstance(fault, int) or not file.is_file():
             self.send_response(fault if isinstance(fault, int) else 404)
             self.send_header("Content-Length", "0")
@@ -122,8 +131,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(206 if span else 200)
         if span:
             first, last = int(span[1]), min(int(span[2]), total - 1)
+            if fault == "shifted":
+                first, last = first + 1, last + 1
             body = body[first : last + 1]
             self.send_header("Content-Range", f"bytes {first}-{last}/{total}")
+        if fault == "packed":
+            body = gzip.compress(body)
+            self.send_header("Content-Encoding", "gzip")
         self.send_header("ETag", f'"{found.st_size:x}-{found.st_mtime_ns:x}"')
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -194,6 +194,39 @@ def test_a_file_that_was_replaced_is_never_read(
         opened.fetch([wanted([0])])
 
 
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        ("shifted", "the server answered with bytes 701-800, and bytes 700-799 were asked for"),
+        ("packed", "the server answered in gzip, though it was asked for the bytes as they are"),
+    ],
+)
+def test_an_answer_of_other_bytes_is_never_taken(
+    web: Served, content: bytes, fault: str, text: str
+) -> None:
+    """As a proxy on the way may give one, of the right length."""
+    web.put("faulty/shard-0", content)
+    files = files_of(Url(f"{web.url}/faulty"))
+    found = ReadBytes(1, QUICK, RemoteShards(files))
+    found.add(0, files.url / "shard-0", NO_DESCRIPTOR)
+    web.faults.answer = lambda request: fault
+    with pytest.raises(ShardError, match=rf"shard-0: 100 bytes at offset 700: .*{text}"):
+        found.fetch([wanted([700])])
+    found.close()
+
+
+def test_a_redirect_is_followed(web: Served, content: bytes) -> None:
+    """With the range, as to a mirror or a signed URL."""
+    web.put("faulty/shard-0", content)
+    files = files_of(Url(f"{web.url}/faulty"))
+    web.faults.answer = lambda request: None if request.path.startswith("/moved") else "moved"
+    found = ReadBytes(1, QUICK, RemoteShards(files))
+    found.add(0, files.url / "shard-0", NO_DESCRIPTOR)
+    places = wanted([700])
+    assert parts_of(found.fetch([places])[0], places) == [content[700:800]]
+    found.close()
+
+
 def test_neighbours_come_by_one_request(served: Served, content: bytes) -> None:
     """A gap costs less than another round trip."""
     files = files_of(Url(f"{served.url}/faulty", served.options))
