@@ -11,16 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from PIL import Image
 
 from packer import build
-from packer.cli import cli
 from packer.errors import SourceError
 from packer.items.raw_item import Scan
 from packer.sources import SourceOptions, scan_source
 from packer.sources.detection.detect import examine
 from readers import LMDBDataset
+from tests.command import run_packer
 
 AUTO = SourceOptions()
 KINDS = ["zip", "tar", "tgz"]
@@ -347,8 +346,8 @@ def test_detect_says_what_a_build_of_an_archive_will_do(tmp_path):
     """Exit status 1 where a build would stop, with the same message; 0 where it would not."""
     good = put(tmp_path / "good.zip", spread("cat", "dog"))
     bad = put(tmp_path / "bad.zip", spread("left", "right"))
-    assert CliRunner().invoke(cli, ["detect", str(good)]).exit_code == 0
-    run = CliRunner().invoke(cli, ["detect", "--json", str(bad)])
+    assert run_packer("detect", good).exit_code == 0
+    run = run_packer("detect", "--json", bad)
     assert run.exit_code == 1
     found = json.loads(run.stdout)
     assert found["format"] == "zip"

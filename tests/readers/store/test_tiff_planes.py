@@ -8,6 +8,7 @@ import zlib
 from typing import Any
 
 import numpy as np
+import PIL
 import pytest
 from numpy.typing import NDArray
 
@@ -123,6 +124,12 @@ def text(form: Any) -> str:
     return " ".join(f"{key}={value}" for key, value in form.items()) or "plain"
 
 
+def _need_pillow_13(count: int, extra: int | None) -> None:
+    """Skip where an older Pillow refuses the file, as it says itself in the reject."""
+    if (count, extra) == (2, 0) and int(PIL.__version__.split(".")[0]) < 13:
+        pytest.skip("Pillow before 13 reads no TIFF of a gray channel and one without a meaning")
+
+
 @pytest.mark.parametrize("form", FORMS, ids=text)
 @pytest.mark.parametrize("is_apart", [False, True])
 @pytest.mark.parametrize(("count", "extra"), [(2, 2), (2, 0), (2, None), (3, None), (4, 2), (4, 0)])
@@ -131,6 +138,8 @@ def test_channels_are_those_that_were_stored(form, is_apart, count, extra, dtype
     """Together or apart, in strips or tiles, packed in any way: no channel is lost or swapped."""
     pixels = noise(count, dtype)
     data = tiff_file(pixels, extra=extra, is_apart=is_apart, **form)
+    if dtype == np.uint8:
+        _need_pillow_13(count, extra)
     expected = pixels[..., :-1] if extra == 0 else pixels
     assert np.array_equal(decoded(data, "unchanged"), expected)
     small = expected if dtype == np.uint8 else ((expected.astype(int) + 128) // 257)
@@ -149,6 +158,7 @@ def test_8_and_16_bits_give_the_same_picture(mode, count, extra, is_apart):
     pixels = noise(count)
     pixels[..., :-1] = pixels[..., :-1] // 3
     pixels[0, :4, -1] = (0, 1, 254, 255)
+    _need_pillow_13(count, extra)
     small = tiff_file(pixels, extra=extra, is_apart=is_apart)
     deep = tiff_file(pixels.astype(np.uint16) * 257, extra=extra, is_apart=is_apart)
     assert np.array_equal(decoded(small, mode), decoded(deep, mode))
