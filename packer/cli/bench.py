@@ -117,9 +117,9 @@ def bench_command(
             "parent": os.getpid(),
         }
     )
+    click.echo(json.dumps(found["report"]) if as_json else printable(found["summary"]))
     if chart is not None:
         chart.write_text(found["chart"], encoding="utf-8")
-    click.echo(json.dumps(found["report"]) if as_json else printable(found["summary"]))
     if output is not None and not is_quiet:
         click.echo(f"Use them: make_loader(..., tuned={os.fspath(output)!r})", err=True)
 

@@ -33,6 +33,14 @@ name = "mds"
 _EXTENSION = b".mds"
 _INDEX = b"index.json"
 _COMPRESSED = re.compile(rb"\.mds\.(zstd|zst|gz|bz2|br|snappy)$", re.IGNORECASE)
+_UNPACKERS = {
+    b"zstd": "zstd -d",
+    b"zst": "zstd -d",
+    b"gz": "gzip -d",
+    b"bz2": "bzip2 -d",
+    b"br": "brotli -d",
+    b"snappy": "python -m snappy -d",
+}
 _INDEX_BYTES_MAX = 2**28
 _PICTURES = frozenset(("jpeg", "png", "jpeg_array", "jpegarray"))
 _PIXELS = frozenset(("pil", "ndarray"))
@@ -85,7 +93,8 @@ def scan(raw: Path, options: SourceOptions) -> Scan:
         if _COMPRESSED.sub(_EXTENSION, file.path) in whole:
             found.findings.ignore("compressed copy of a shard that is there", [file.path])
         else:
-            reason = "compressed: images in it cannot be read one by one. Unpack it (`zstd -d`)"
+            unpack = _UNPACKERS[file.path.lower().rpartition(b".")[2]]
+            reason = f"compressed: images in it cannot be read one by one. Unpack it ({unpack})"
             found.findings.refuse(file.path, reason)
         found.findings.tag_split(mark, splits.get(file.path))
     images: list[HeldImage] = []

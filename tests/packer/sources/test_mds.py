@@ -110,6 +110,18 @@ def test_shards_that_are_missing_cut_or_compressed_are_rejected(tmp_path):
     assert found.ignored.counts == {"compressed copy of a shard that is there": 1}
 
 
+@pytest.mark.parametrize(
+    ("end", "command"),
+    [("zst", "zstd"), ("gz", "gzip"), ("BZ2", "bzip2"), ("br", "brotli"), ("snappy", "snappy")],
+)
+def test_a_compressed_shard_is_told_what_unpacks_it(end, command, tmp_path):
+    """By the end of its name, whatever its case."""
+    write_mds(tmp_path, {"image": "png"}, [[{"image": pixels} for pixels in drawn(1)]] * 2)
+    (tmp_path / "shard.00001.mds").rename(tmp_path / f"shard.00001.mds.{end}")
+    (reason,) = reasons(scan_source(tmp_path, AUTO)).values()
+    assert f"{command} -d)" in reason
+
+
 def test_an_image_that_is_not_of_its_encoding_is_rejected_alone(tmp_path):
     """Floats, other modes, and sizes that do not add up."""
     good, other = drawn(2)

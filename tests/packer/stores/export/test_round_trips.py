@@ -16,6 +16,8 @@ import yaml
 from PIL import Image
 
 import packer
+from packer.errors import BuildError
+from packer.stores.export.panoptic import mask_file
 from readers.store.manifest import read_manifest
 from tests.cases.real_data import shards_made_here
 from tests.packer.source_trees import write_archive
@@ -322,3 +324,11 @@ def test_masks_of_classes_come_back(tmp_path):
     for a, row in zip(samples(store), pyarrow.parquet.read_table(table).to_pylist(), strict=True):
         with Image.open(io.BytesIO(row["mask"]["bytes"])) as image:
             assert np.array_equal(np.asarray(image), a["mask"])
+
+
+@pytest.mark.parametrize("value", [-1, 2**24])
+def test_values_that_no_colour_has_are_no_panoptic_mask(value):
+    """Rather than another value, silently."""
+    ids = np.array([[0, value]], np.int32)
+    with pytest.raises(BuildError, match=r"COCO's have \[0, 2\^24\)"):
+        mask_file(ids)
