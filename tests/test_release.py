@@ -72,6 +72,14 @@ def test_the_wheel_has_the_two_packages_and_no_more(wheel):
     assert {name for name in names if name.endswith(".py")} == modules
 
 
+def test_the_source_archive_has_no_part_of_the_tests(archive):
+    """Which would not run without the rest of them."""
+    with tarfile.open(archive) as opened:
+        names = opened.getnames()
+    assert any(name.endswith("/readers/store/FORMAT.md") for name in names)
+    assert not any("/tests" in name for name in names)
+
+
 def test_the_metadata_says_what_an_index_shows(wheel):
     """README as its description, licence, Python versions, commands."""
     folder = f"lmdb_packer-{version()}.dist-info"

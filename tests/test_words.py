@@ -31,6 +31,7 @@ OTHERS = {
     "--cpu", "--system-site-packages",
     "--nodes", "--ntasks-per-node", "--gpus-per-task", "--signal", "--tmp", "--for", "--timeout",
     "--standalone", "--nproc-per-node", "--lifetime", "--lifetime-stagger",
+    "--output-file", "--pyproject",  # Of cyclonedx-py.
     "--every", "--cache-dir",  # Of examples/cluster/train.py.
 }  # fmt: skip
 

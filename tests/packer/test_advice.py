@@ -88,8 +88,8 @@ def test_gray_pictures_in_colour_are_told(tmp_path):
     with shards_made_here():
         colour = build(raw, tmp_path / "colour", worker_count=1)
         gray = build(raw, tmp_path / "gray", Recipe(mode="gray"), worker_count=1)
-    assert "--mode gray" in colour.summary()
-    assert "--mode gray" not in gray.summary()
+    assert "mode='gray'" in colour.summary()
+    assert "mode='gray'" not in gray.summary()
 
 
 def test_the_lines_run_with_workers_in_a_program_of_its_own(tmp_path):

@@ -93,13 +93,14 @@ def epoch_of(dataset, epoch=3, batch_size=7, engine="thread", workers=0, **setti
         **{"ops": OPS, "seed": 5, **settings},
     )
     loader.set_epoch(epoch)
-    found = [
-        (int(label), image.contiguous().numpy().tobytes())
-        for batch in loader
-        for label, image in zip(batch["label"], batch["image"], strict=True)
-    ]
-    loader.close()
-    return found
+    try:  # An error that is looked at keeps the loader, and its workers.
+        return [
+            (int(label), image.contiguous().numpy().tobytes())
+            for batch in loader
+            for label, image in zip(batch["label"], batch["image"], strict=True)
+        ]
+    finally:
+        loader.close()
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
