@@ -24,7 +24,7 @@ from readers.store.shard import ShardWriter
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 
-NEEDED = ("accelerate", "ignite", "lightning", "litdata", "torchdata", "transformers")
+NEEDED = ("accelerate", "ignite", "lightning", "torchdata", "transformers")
 COUNT = 50
 
 
