@@ -32,10 +32,10 @@ import torch
 from loader_peers import BareGather, busy, ffcv_loader, has_ffcv
 from peers_adapter import write
 from small_reads import small_reads
-from torch.utils.data import DataLoader
 
 from packer import Recipe, build
 from readers import LMDBDataset, make_loader
+from readers.bench.raw_folder import stock_loader
 from readers.ops import RandomFlip, RandomResizedCrop
 
 OPS = (RandomResizedCrop(224), RandomFlip())
@@ -127,7 +127,7 @@ def small_images(folder: Path, workers: int, epochs: int) -> None:
     }
     if has_ffcv():
         ways["FFCV"] = ffcv_loader(raw, folder / "images.beton", batch_size, workers)
-    ways["stock DataLoader"] = _stock(dataset, batch_size, workers)
+    ways["stock DataLoader"] = stock_loader(dataset, batch_size, workers)
     print(f"{count:,} images of 32 x 32, batches of {batch_size}")
     run(ways, epochs)
 
@@ -142,7 +142,7 @@ def photos(stores: dict[str, Path], workers: int, epochs: int) -> None:
         print(f"{len(dataset):,} photos, {name}, crop to 224 and flip, batches of 64")
         run(
             {
-                "stock DataLoader, transform": _stock(stock, 64, workers),
+                "stock DataLoader, transform": stock_loader(stock, 64, workers),
                 "make_loader, process engine": make_loader(
                     dataset, 64, engine="process", **settings
                 ),
@@ -150,17 +150,6 @@ def photos(stores: dict[str, Path], workers: int, epochs: int) -> None:
             },
             epochs,
         )
-
-
-def _stock(dataset: LMDBDataset, batch_size: int, workers: int) -> DataLoader[Any]:
-    return DataLoader(
-        dataset,
-        batch_size,
-        shuffle=True,
-        num_workers=workers,
-        drop_last=True,
-        persistent_workers=workers > 0,
-    )
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ import click
 
 import packer
 from packer.cli import printable
-from packer.cli.params import FOLDER, PLACE, QUIET
+from packer.cli.params import BATCH_SIZE, FOLDER, PLACE, QUIET
 from readers.store.place import Place
 
 # The readers that belong to this packer, whatever lies in the current folder by that name.
@@ -32,13 +32,7 @@ main()
 @click.command("bench")
 @click.argument("store", metavar="STORE", type=PLACE)
 @click.argument("raw", metavar="[RAW]", required=False, type=FOLDER)
-@click.option(
-    "--batch-size",
-    type=click.IntRange(min=1),
-    default=64,
-    show_default=True,
-    help="Samples of a batch.",
-)
+@BATCH_SIZE
 @click.option(
     "-j",
     "--workers",

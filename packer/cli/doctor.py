@@ -8,19 +8,13 @@ from pathlib import Path
 import click
 
 from packer.cli import printable
-from packer.cli.params import FOLDER
+from packer.cli.params import BATCH_SIZE, FOLDER
 from readers.machine import PREFETCH_FACTOR
 
 
 @click.command("doctor")
 @click.argument("path", metavar="[STORE|RAW]", required=False, type=FOLDER)
-@click.option(
-    "--batch-size",
-    type=click.IntRange(min=1),
-    default=64,
-    show_default=True,
-    help="Samples of a batch.",
-)
+@BATCH_SIZE
 @click.option(
     "-j",
     "--workers",

@@ -224,3 +224,12 @@ QUIET = click.option(
     "-q", "--quiet", "is_quiet", is_flag=True, help="Say nothing on stderr but errors."
 )
 """Of commands that show how far their work is."""
+
+BATCH_SIZE = click.option(
+    "--batch-size",
+    type=click.IntRange(min=1),
+    default=64,
+    show_default=True,
+    help="Samples of a batch.",
+)
+"""Of commands that read as training does."""

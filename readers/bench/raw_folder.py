@@ -82,7 +82,7 @@ def _one_thread(worker: int) -> None:
     cv2.setNumThreads(0)
 
 
-def stock_loader(dataset: RawFolder, batch_size: int, workers: int) -> DataLoader[Any]:
+def stock_loader(dataset: Dataset[Any], batch_size: int, workers: int) -> DataLoader[Any]:
     """A DataLoader of torch as training has it."""
     return DataLoader(
         dataset,

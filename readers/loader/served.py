@@ -24,6 +24,7 @@ from readers.chance.global_seeds import seed_globals
 from readers.dataset import LMDBDataset
 from readers.loader.contents import Contents, Filler
 from readers.reading.filling import MapFiller
+from readers.reading.indices import are_in_range
 from readers.reading.samples import GatheredSamples
 from readers.stats import Watch
 
@@ -227,7 +228,7 @@ def in_range(indices: NDArray[np.int64], dataset: Dataset[Any]) -> NDArray[np.in
         IndexError: One is of another dataset.
     """
     count = len(dataset)  # type: ignore[arg-type]
-    if _are_in_range(indices, count):
+    if are_in_range(indices, count):
         return indices
     given, (indices, draws) = indices, split_draws(indices)
     wrong = (indices < -count) | (indices >= count)
@@ -244,12 +245,7 @@ def all_in_range(
     """The indices of batches, each as `in_range` gives them."""
     count = len(dataset)  # type: ignore[arg-type]
     for indices in parts:
-        yield indices if _are_in_range(indices, count) else in_range(indices, dataset)
-
-
-def _are_in_range(indices: NDArray[np.int64], count: int) -> bool:
-    """Whether all are in [0, count), in one look: as unsigned, one below 0 is a large number."""
-    return bool(len(indices) and np.maximum.reduce(indices.view(np.uint64)) < count)
+        yield indices if are_in_range(indices, count) else in_range(indices, dataset)
 
 
 def inner(dataset: Dataset[Any]) -> Dataset[Any]:

@@ -16,6 +16,7 @@ from torch.utils.data import ConcatDataset, Dataset, Subset
 
 from readers.dataset import LMDBDataset
 from readers.machine import core_count, local_rank_count, nvidia_driver, physical_core_count
+from readers.store.manifest import write_synced
 
 _log = logging.getLogger("readers.loader")
 
@@ -82,14 +83,7 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file, which is there whole or not at all."""
-        target = Path(path)
-        text = msgspec.json.format(msgspec.json.encode(self), indent=2)
-        part = target.with_name(f".{target.name}.{os.getpid()}.part")
-        try:
-            part.write_bytes(text + b"\n")
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
+        write_synced(Path(path), msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
 
 
 def read_tuned(path: str | os.PathLike[str]) -> Tuned:

@@ -43,8 +43,7 @@ def checked_indices(indices: Sequence[int], count: int, path: str) -> NDArray[np
     array = np.array(indices)
     if array.dtype != np.int64 or array.ndim != 1:
         return np.array([checked_index(index, count, path) for index in indices], np.int64)
-    # Nearly all are as they should be. In one look: as unsigned, one below 0 is a large number.
-    if not len(array) or np.maximum.reduce(array.view(np.uint64)) < count:
+    if are_in_range(array, count):  # Nearly all are.
         return array
     wrong = (array < -count) | (array >= count)
     if wrong.any():
@@ -73,3 +72,8 @@ def chosen_indices(indices: Iterable[int], count: int, path: str) -> NDArray[np.
         raise IndexError(f"sample {array[wrong.argmax()]} of {path}, expected [0, {count})")
     array = array.astype(np.int64)
     return np.where(array < 0, array + count, array)
+
+
+def are_in_range(indices: NDArray[np.int64], count: int) -> bool:
+    """Whether all are in [0, count), in one look: as unsigned, one below 0 is a large number."""
+    return not len(indices) or bool(np.maximum.reduce(indices.view(np.uint64)) < count)

@@ -214,6 +214,11 @@ class RemoteFiles:
 class OtherBytesError(Exception):
     """An answer has other bytes than those that were asked for."""
 
+    def __init__(self, found: str, asked: str) -> None:
+        super().__init__(
+            f"the server answered {found}, {asked}; see whether a proxy on the way changes answers"
+        )
+
 
 class NoRangesError(Exception):
     """A server answers with the whole file."""
@@ -244,10 +249,7 @@ async def _http_range(system: Any, url: str, file: RemoteFile, start: int, end: 
             raise NoRangesError
         encoding = answer.headers.get("Content-Encoding", "identity")
         if encoding != "identity":
-            raise OtherBytesError(
-                f"the server answered in {encoding}, though it was asked for the bytes as they "
-                "are; see whether a proxy on the way changes answers"
-            )
+            raise OtherBytesError(f"in {encoding}", "though it was asked for the bytes as they are")
         version = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
         _check_same(file, answer.headers.get("Content-Range", ""), version, start, end)
         data: bytes = await answer.read()
@@ -285,8 +287,7 @@ def _check_same(file: RemoteFile, content_range: str, version: str, start: int, 
     last = min(end, file.size) - 1
     if span is not None and (int(span[1]), int(span[2])) != (start, last):
         raise OtherBytesError(
-            f"the server answered with bytes {span[1]}-{span[2]}, and bytes {start}-{last} were "
-            "asked for; see whether a proxy on the way changes answers"
+            f"with bytes {span[1]}-{span[2]}", f"and bytes {start}-{last} were asked for"
         )
 
 

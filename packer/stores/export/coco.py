@@ -23,15 +23,22 @@ from packer.stores.export.panoptic import is_panoptic, mask_file, segment_id
 from packer.stores.export.parts import Part, PartReport
 from packer.stores.export.samples import Sample
 from packer.stores.export.turned import short_numbers, turned_box
+from readers.store.errors import CodecError
 from readers.store.record import RecordReader
 
-_OBJECT_FIELDS = ("boxes", "labels", "area", "iscrowd", "masks", "keypoints", "attributes")
-_SEGMENT_FIELDS = (PANOPTIC, "boxes", "labels", "area", "iscrowd", "attributes")
+_BOX_FIELDS = ("boxes", "labels", "area", "iscrowd", "attributes")
+_FIELDS = {
+    "instances": {*_BOX_FIELDS, "masks", "keypoints"},
+    "panoptic": {*_BOX_FIELDS, PANOPTIC},
+    "captions": {"captions"},
+}
+"""By the kind of a file, what it has a place for."""
 _IMAGES, _ANNOTATIONS = "images", "annotations"
 
 _SKEWED = "corners"
 _ROTATION = "rotation"
 _UNNUMBERED = "segment"
+_DESCRIBED = "segment attributes"
 
 
 class FormatWriter:
@@ -46,9 +53,9 @@ class FormatWriter:
     def __init__(self, job: Job) -> None:
         self._job = job
         captions = job.field("captions")
-        self._kind = "instances" if job.object_names else "captions"
-        if is_panoptic(job):
-            self._kind = "panoptic"
+        self._kind = "captions"
+        if job.object_names:
+            self._kind = "panoptic" if is_panoptic(job) else "instances"
         # Masks are called like their pictures, and are PNG all of them.
         self.names_by: Literal["path", "stem"] = "stem" if self._kind == "panoptic" else "path"
         if not job.object_names and (captions is None or captions.kind != "json"):
@@ -57,10 +64,8 @@ class FormatWriter:
                 f"fields are {', '.join(job.schema.names)}. For classes of pictures give --as "
                 "folder."
             )
-        wanted = {"captions"} if self._kind == "captions" else {*_OBJECT_FIELDS}
-        if self._kind == "panoptic":
-            wanted = {*_SEGMENT_FIELDS}
-        self._has_points = "keypoints" in job.object_names
+        wanted = set(_FIELDS[self._kind])
+        self._has_points = "keypoints" in job.object_names & wanted
         # A box that is turned is told from one around an outline by having none.
         self._has_corners = CORNERS in job.object_names and not (
             self._has_points or "masks" in job.object_names
@@ -76,6 +81,7 @@ class FormatWriter:
             "them again",
             _UNNUMBERED: "objects without a segment_id are left out: no value of the mask is "
             "theirs",
+            _DESCRIBED: "attributes of segments but their segment_id are left out",
         }
         self.notes = _notes(job)
 
@@ -110,14 +116,22 @@ class FormatWriter:
         """The entry of a picture's mask, which is written."""
         segments = []
         for entry in self._objects(sample, out):
-            number = segment_id(entry.pop("attributes"))
+            attributes = entry.pop("attributes")
+            number = segment_id(attributes)
+            out.lose(_DESCRIBED, len(attributes) - (number is not None))
             if number is None:
                 out.lose(_UNNUMBERED)
                 continue
             segments.append({"id": number, **entry})
         name = sample.path.rpartition(b".")[0] + b".png"
-        folder = self._file_stem(sample.split).encode()
-        out.write(b"annotations/%s/%s" % (folder, name), mask_file(sample.values[PANOPTIC]))
+        path = b"annotations/%s/%s" % (self._file_stem(sample.split).encode(), name)
+        try:
+            out.write(path, mask_file(sample.values[PANOPTIC]))
+        except CodecError as error:
+            raise BuildError(
+                f"{self._job.store.path}, sample {sample.index}: its panoptic mask has {error}, "
+                "which COCO's PNG can hold. Give another --as."
+            ) from None
         return {"file_name": name.decode(), "segments_info": segments}
 
     def _objects(self, sample: Sample, out: ExportFiles) -> Iterator[dict[str, Any]]:

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from packer.errors import BuildError
-from packer.pictures.forms import encoded
 from packer.sources.coco.panoptic import PANOPTIC_FIELD, SEGMENT_ID
 from packer.stores.export.job import Job
+from readers.store.codecs import codec_of
+from readers.store.schema import Field
 
 NAME = PANOPTIC_FIELD.name
-_VALUES_END = 2**24
+_PNG = Field(name=NAME, kind="mask", dtype="int32", shape=(None, None), codec="png")
 
 
 def is_panoptic(job: Job) -> bool:
@@ -30,15 +30,10 @@ def segment_id(attributes: dict[str, Any]) -> int | None:
 
 
 def mask_file(ids: NDArray[np.int32]) -> bytes:
-    """A PNG in RGB, where a value is R + 256 G + 65536 B; ids: (height, width).
+    """A PNG in RGB, where a value is R + 256 G + 65536 B, as stores have it; ids: (height, width).
 
     Raises:
-        BuildError: A value does not fit.
+        CodecError: A value does not fit.
     """
-    if ids.min(initial=0) < 0 or ids.max(initial=0) >= _VALUES_END:
-        raise BuildError(
-            f"a panoptic mask has values from {ids.min()} to {ids.max()}; COCO's have [0, 2^24). "
-            "Give another --as"
-        )
-    colors = np.stack([ids & 255, ids >> 8 & 255, ids >> 16 & 255], axis=-1).astype(np.uint8)
-    return encoded(colors, "png", None, "rgb")
+    _, data = codec_of(_PNG).encode(_PNG, ids)
+    return bytes(data)

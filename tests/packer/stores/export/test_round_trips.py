@@ -17,8 +17,8 @@ from PIL import Image
 
 import packer
 from packer.errors import BuildError
-from packer.stores.export.panoptic import mask_file
 from readers.store.manifest import read_manifest
+from readers.store.schema import Field, Schema
 from tests.cases.real_data import shards_made_here
 from tests.packer.source_trees import write_archive
 from tests.packer.stores.export.making import (
@@ -32,6 +32,7 @@ from tests.packer.stores.export.making import (
     make_turned,
     samples,
 )
+from tests.readers.conftest import publish, write_shards
 from tests.vision import need_torchvision
 
 
@@ -326,9 +327,45 @@ def test_masks_of_classes_come_back(tmp_path):
             assert np.array_equal(np.asarray(image), a["mask"])
 
 
-@pytest.mark.parametrize("value", [-1, 2**24])
-def test_values_that_no_colour_has_are_no_panoptic_mask(value):
-    """Rather than another value, silently."""
-    ids = np.array([[0, value]], np.int32)
-    with pytest.raises(BuildError, match=r"COCO's have \[0, 2\^24\)"):
-        mask_file(ids)
+def write_store(folder, fields, samples):
+    """A store of these samples, as no source of ours makes it."""
+    folder.mkdir()
+    schema = Schema(fields)
+    publish(folder, schema, write_shards(folder, schema, samples, [len(samples)]))
+    return folder
+
+
+def test_what_panoptic_files_have_no_place_for_is_counted(tmp_path):
+    """Keypoints, attributes beside the id, and objects without one; values too large are named."""
+    fields = (
+        Field(name="key", kind="text"),
+        Field(name="image", kind="image", dtype="uint8", shape=(4, 6, 3), codec="raw"),
+        Field(name="boxes", kind="boxes", dtype="float32", shape=(None, 4)),
+        Field(name="labels", kind="label", dtype="int64", shape=(None,), names=("sky",)),
+        Field(name="keypoints", kind="keypoints", dtype="float32", shape=(None, 2, 3)),
+        Field(name="attributes", kind="json"),
+        Field(name="panoptic", kind="mask", dtype="int32", shape=(None, None), codec="png"),
+    )
+    sample = {
+        "key": "a.png",
+        "image": np.zeros((4, 6, 3), np.uint8),
+        "boxes": np.array([[0, 0, 3, 3], [1, 1, 4, 4]], np.float32),
+        "labels": np.zeros(2, np.int64),
+        "keypoints": np.ones((2, 2, 3), np.float32),
+        "attributes": [{"segment_id": 5, "color": "red"}, {"segment_id": True}],
+        "panoptic": np.full((4, 6), 5, np.int32),
+    }
+    store = write_store(tmp_path / "a.lmdb", fields, [sample])
+    report = packer.export(store, tmp_path / "files", as_="coco")
+    told = "\n".join(report.losses)
+    assert "not carried: keypoints of 2 objects" in told
+    assert "2 times: attributes of segments but their segment_id are left out" in told
+    assert "1 time: objects without a segment_id are left out" in told
+    written = json.loads((tmp_path / "files/annotations/panoptic.json").read_text())
+    ((segment,),) = [each["segments_info"] for each in written["annotations"]]
+    assert (segment["id"], "keypoints" in segment, "attributes" in segment) == (5, False, False)
+    bare = (*fields[:-1], Field(name="panoptic", kind="mask", dtype="int32", shape=(None, None)))
+    sample["panoptic"][0, 0] = 2**24
+    store = write_store(tmp_path / "b.lmdb", bare, [sample])
+    with pytest.raises(BuildError, match=r"b\.lmdb, sample 0: .*16777216\), which .*another --as"):
+        packer.export(store, tmp_path / "other", as_="coco")
